@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
@@ -20,7 +20,8 @@ from pydantic import BaseModel, Field
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.datasets.columns import is_missing
 from fcfg.datasets.pixels import Source
-from fcfg.support.errors import InputError, joined, listed, nearest, quoted
+from fcfg.support.errors import InputError, listed, nearest, quoted, refuse_all
+from fcfg.support.hashing import hex_digest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -86,54 +87,49 @@ class Listing:
 
     def __post_init__(self) -> None:
         """Refuse unknown or empty splits, and groups in several."""
-        check_splits(self.root, self.cases, self.excluded)
+        refuse_all(split_faults(self.root, self.cases, self.excluded))
 
     def split(self, name: str) -> list[Case]:
         """Images of a split."""
         return [case for case in self.cases if case.split == name]
 
 
-def check_names(root: Path, cases: Sequence[Case]) -> None:
-    """Refuse names that leave the folder or are double, and images without a group."""
-    names, faults = [case.name for case in cases], list[InputError]()
+def name_faults(root: Path, cases: Sequence[Case]) -> Iterator[InputError]:
+    """Yield names that leave the folder or are double, and images without a group."""
+    fault, names = partial(_fault, root), [case.name for case in cases]
     if outside := [name for name in names if _OUTSIDE.search(name)]:
         expected, do = "paths inside the folder, without '..'", "move the images into the folder"
-        faults.append(_fault(root, "names", expected, listed(outside), do))
+        yield fault("names", expected, listed(outside), do)
     if doubled := [name for name, count in Counter(names).items() if count > 1]:
-        got, do = f"{listed(doubled)} more than once", "remove the duplicate rows"
-        faults.append(_fault(root, "names", "every file once", got, do))
+        got = f"{listed(doubled)} more than once"
+        yield fault("names", "every file once", got, "remove the duplicate rows")
     groups = [(case.name, case.group) for case in cases if case.group is not None]
     if missing := [name for name, group in groups if is_missing(group)]:
         got, do = f"none for {listed(missing)}", "fill it in, such as with the file name"
-        faults.append(_fault(root, "group", "a value for every image", got, do))
-    if faults:
-        raise joined(faults)
+        yield fault("group", "a value for every image", got, do)
 
 
-def check_splits(root: Path, cases: Sequence[Case], excluded: Mapping[str, int]) -> None:
-    """Refuse unknown or empty splits, and groups in several.
+def split_faults(
+    root: Path, cases: Sequence[Case], excluded: Mapping[str, int]
+) -> Iterator[InputError]:
+    """Yield unknown or empty splits, and groups in several.
 
     >>> toms = [Case(Source(Path()), "a.png", {}, "tom", split) for split in ("train", "val")]
-    >>> check_splits(Path("pets"), toms, {})
-    Traceback (most recent call last):
-    fcfg.InputError: data in pets, split: expected every group in one split only, got 'tom' in
-    several; move all images of a group into one split, or leave the split out to draw one.
+    >>> print(*split_faults(Path("pets"), toms, {}))
+    data in pets, split: expected every group in one split only, got 'tom' in several; move all
+    images of a group into one split, or leave the split out to draw one.
     """
-    splits, faults = {case.split for case in cases}, list[InputError]()
+    fault, splits = partial(_fault, root, "split"), {case.split for case in cases}
     if unknown := sorted(splits - set(SPLITS)):
         expected, do = f"one of {quoted(SPLITS)}", nearest(unknown[0], SPLITS)
-        faults.append(_fault(root, "split", expected, listed(unknown), do))
+        yield fault(expected, listed(unknown), do)
     if empty := [split for split in ("train", "val") if split not in splits]:
-        expected, got = "examples in 'train' and 'val'", f"none in {quoted(empty)}"
         do = f"check it, and what was excluded: {dict(excluded) or 'nothing'}"
-        faults.append(_fault(root, "split", expected, got, do))
+        yield fault("examples in 'train' and 'val'", f"none in {quoted(empty)}", do)
     places = Counter(group for group, _ in {(case.group, case.split) for case in cases})
     if leaking := sorted(group for group, count in places.items() if group and count > 1):
-        expected, got = "every group in one split only", f"{listed(leaking)} in several"
         do = "move all images of a group into one split, or leave the split out to draw one"
-        faults.append(_fault(root, "split", expected, got, do))
-    if faults:
-        raise joined(faults)
+        yield fault("every group in one split only", f"{listed(leaking)} in several", do)
 
 
 def _fault(root: Path, part: str, expected: str, got: str, do: str) -> InputError:
@@ -191,10 +187,7 @@ def split_by_group(groups: Sequence[str], fractions: Fractions, seed: int) -> li
             do="(0.8, 0.1, 0.1) is the default",
         )
 
-    def order(group: str) -> bytes:
-        return hashlib.blake2b(f"{seed}:{group}".encode(), digest_size=16).digest()
-
-    unique = sorted(set(groups), key=order)
+    unique = sorted(set(groups), key=lambda group: hex_digest(f"{seed}:{group}"))
     val, test = (max(1, round(f * len(unique))) if f > 0 else 0 for f in fractions[1:])
     train = len(unique) - val - test
     if train < 1:

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from fcfg.causal.attributes import (
     AbstractAttribute,
     AttributeSpace,
-    Binary,
     Categorical,
     Column,
     Continuous,
@@ -31,12 +30,12 @@ from fcfg.datasets.base import (
     SPLITS,
     Case,
     OnProgress,
-    check_names,
-    check_splits,
     existing_folder,
+    name_faults,
     silent,
+    split_faults,
 )
-from fcfg.datasets.columns import column_faults, parse_column
+from fcfg.datasets.columns import parse_column
 from fcfg.datasets.folder import METADATA, FolderData, Labels, read_metadata
 from fcfg.datasets.guesses import guess_attribute
 from fcfg.datasets.pixels import read_all
@@ -98,13 +97,17 @@ class _Findings(list[Finding]):
         if found := tuple(names):
             self.append(Finding(severity, what, found))
 
+    def faults(self, faults: Iterable[InputError]) -> None:
+        """Add errors."""
+        self.extend(Finding("error", fault.sentence) for fault in faults)
+
     @contextmanager
     def catching(self) -> Generator[None]:
         """Turn an ``InputError``, and those found together with it, into findings."""
         try:
             yield
         except InputError as error:
-            self.extend(Finding("error", each.sentence) for each in (error, *error.others))
+            self.faults((error, *error.others))
 
 
 def check_folder(
@@ -150,11 +153,10 @@ def check_folder(
         findings.add("warning", f"left out, since there is {reason}", gone)
     cases: Sequence[Case] = [case for case in found if not case.reason]
     labels, correlations = _check_attributes(known, cases, findings)
-    with findings.catching():
-        check_names(root, cases)
+    findings.faults(name_faults(root, cases))
     with findings.catching():
         cases = config.with_splits(cases)
-        check_splits(root, cases, {})
+        findings.faults(split_faults(root, cases, {}))
     sample, kinds = _check_images(config.pixels, cases, findings, on_progress)
     counts = Counter(case.split for case in cases)
     return FolderReport(
@@ -219,17 +221,15 @@ def _check_attributes(
     for attribute in known:
         texts = [case.values[attribute.name] for case in cases]
         parsed, label = parse_column(attribute, texts), f"attribute '{attribute.name}'"
-        faults = column_faults(attribute, parsed, texts, names, METADATA)
-        findings.extend(Finding("error", fault.sentence) for fault in faults)
+        findings.faults(parsed.faults(names, METADATA))
         invalid, columns[attribute.name] = parsed.missing + parsed.illegal, parsed.column
         complete[invalid] = False
         counts = Counter[float](np.delete(parsed.column, invalid).tolist())
         if len(counts) == 1:
             findings.add("warning", f"{label}: always the same value", [f"{min(counts):g}"])
         elif not isinstance(attribute, Continuous):
-            named = isinstance(attribute, Binary | Categorical) and attribute.levels
-            levels = dict(enumerate(named or ("0", "1")))
-            rare = [f"{text}: {counts[n]}" for n, text in levels.items() if counts[n] < _RARE]
+            levels = enumerate(getattr(attribute, "levels", ()) or ("0", "1"))
+            rare = [f"{text}: {counts[n]}" for n, text in levels if counts[n] < _RARE]
             findings.add("warning", f"{label}: levels with fewer than {_RARE} images", rare)
     # As many of the first attributes as fit, which bounds memory and keeps the picture legible.
     fitting = int((np.cumsum([each.width for each in known]) <= _MOST_LABELS).sum())

@@ -11,7 +11,7 @@ valid.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -28,7 +28,7 @@ from fcfg.causal.attributes import (
 )
 from fcfg.causal.codes import binary_code, number
 from fcfg.support.csv_files import check_columns, read_columns
-from fcfg.support.errors import InputError, joined, listed, quoted
+from fcfg.support.errors import InputError, listed, quoted, refuse_all
 
 _MISSING = {"", "nan", "na", "n/a", "null", "?"}
 _BINARY = "0 or 1 (or true, false, yes, no)"
@@ -75,15 +75,6 @@ class LabelTable:
         return first
 
 
-@dataclass(frozen=True, eq=False)
-class ParsedColumn:
-    """Values of one attribute; invalid rows hold 0."""
-
-    column: Column
-    missing: list[int]  #: rows without a value
-    illegal: list[int]  #: rows with a value that the attribute cannot have
-
-
 def is_missing(text: str) -> bool:
     """Whether a string stands for a missing value.
 
@@ -91,6 +82,39 @@ def is_missing(text: str) -> bool:
     (True, True, True, False)
     """
     return text.strip().lower() in _MISSING
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedColumn:
+    """Values of one attribute; invalid rows hold 0."""
+
+    attribute: AbstractAttribute = field(repr=False)
+    texts: Sequence[str] = field(repr=False)
+    column: Column
+    missing: list[int]  #: rows without a value
+    illegal: list[int]  #: rows with a value that the attribute cannot have
+
+    def faults(self, names: Sequence[str], where: str) -> Iterator[InputError]:
+        """Yield what is wrong with the column of a label file, with the files that have it."""
+        subject = f"attribute '{self.attribute.name}' in {where}"
+        if self.missing:
+            without = [names[row] for row in self.missing]
+            yield InputError(
+                subject,
+                expected="a value for every image",
+                got=f"none for {len(without)}: {listed(without)}",
+                do="fill in the values, or leave the rows out, which a folder does with "
+                "'missing: drop' (--missing drop)",
+            )
+        if self.illegal:
+            pairs = [f"'{self.texts[row]}' for '{names[row]}'" for row in self.illegal[:_SHOWN]]
+            rest = len(self.illegal) - len(pairs)
+            yield InputError(
+                subject,
+                expected=_parser(self.attribute)[1],
+                got=", ".join(pairs) + (f" and {rest} more" if rest else ""),
+                do="correct the values, or the declaration of the attribute",
+            )
 
 
 def parse_column(attribute: AbstractAttribute, texts: Sequence[str]) -> ParsedColumn:
@@ -105,7 +129,8 @@ def parse_column(attribute: AbstractAttribute, texts: Sequence[str]) -> ParsedCo
     missing = [row for row in invalid if is_missing(texts[row])]
     dtype = np.float64 if isinstance(attribute, Continuous) else np.int64
     column = attribute.column(np.array([values[text] or 0 for text in texts], dtype=dtype))
-    return ParsedColumn(column, missing, sorted(set(invalid) - set(missing)))
+    illegal = sorted(set(invalid) - set(missing))
+    return ParsedColumn(attribute, texts, column, missing, illegal)
 
 
 def _parser(attribute: AbstractAttribute) -> tuple[Callable[[str], float | None], str]:
@@ -126,46 +151,10 @@ def _parser(attribute: AbstractAttribute) -> tuple[Callable[[str], float | None]
     return within, f"a number from {low:g} to {high:g}"
 
 
-def column_faults(
-    attribute: AbstractAttribute,
-    parsed: ParsedColumn,
-    texts: Sequence[str],
-    names: Sequence[str],
-    where: str,
-) -> Iterator[InputError]:
-    """Yield what is wrong with a column of a label file, with the files that have it."""
-    subject = f"attribute '{attribute.name}' in {where}"
-    if parsed.missing:
-        without = [names[row] for row in parsed.missing]
-        yield InputError(
-            subject,
-            expected="a value for every image",
-            got=f"none for {len(without)}: {listed(without)}",
-            do="fill in the values, or leave the rows out, which a folder does with 'missing: "
-            "drop' (--missing drop)",
-        )
-    if parsed.illegal:
-        pairs = [f"'{texts[row]}' for '{names[row]}'" for row in parsed.illegal[:_SHOWN]]
-        rest = len(parsed.illegal) - len(pairs)
-        yield InputError(
-            subject,
-            expected=_parser(attribute)[1],
-            got=", ".join(pairs) + (f" and {rest} more" if rest else ""),
-            do="correct the values, or the declaration of the attribute",
-        )
-
-
 def parse_table(
     space: AttributeSpace, columns: Mapping[str, Sequence[str]], names: Sequence[str], where: str
 ) -> Table:
     """Parse the columns of all attributes, or refuse them by attribute and file."""
-    check_columns(where, space.names, columns)
-    parsed = {each.name: parse_column(each, columns[each.name]) for each in space}
-    faults = [
-        fault
-        for each in space
-        for fault in column_faults(each, parsed[each.name], columns[each.name], names, where)
-    ]
-    if faults:
-        raise joined(faults)
-    return {name: each.column for name, each in parsed.items()}
+    parsed = [parse_column(each, columns[each.name]) for each in space]
+    refuse_all(fault for column in parsed for fault in column.faults(names, where))
+    return {each.attribute.name: each.column for each in parsed}

@@ -12,7 +12,6 @@ the source files), so a changed data set gets a new cache. Caches can be deleted
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -21,10 +20,10 @@ import warnings
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import cache as memoize
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, TypeAlias
 
 import numpy as np
 from jaxtyping import UInt8
@@ -42,18 +41,24 @@ from fcfg.datasets.base import (
     OnProgress,
     Size,
     Splits,
-    check_names,
     existing_folder,
+    name_faults,
     silent,
     split_by_group,
 )
 from fcfg.datasets.columns import parse_table
 from fcfg.datasets.pixels import read_all
-from fcfg.support.errors import InputError, listed
+from fcfg.support.errors import InputError, listed, refuse_all
 from fcfg.support.files import write_atomically
+from fcfg.support.hashing import hex_digest
 from fcfg.support.pictures import Pixels
 
 _VERSION = 3  # of the decoding; increase it when the same file gives other pixels
+
+# Readable images; the reasons for unreadable ones, by name; names of those with further frames.
+_Cached: TypeAlias = tuple[
+    UInt8[np.ndarray, "example channel height width"], dict[str, str], list[str]
+]
 
 
 def cache_folder(root: Path, folder: Path | None = None) -> Path:
@@ -75,15 +80,6 @@ def cache_folder(root: Path, folder: Path | None = None) -> Path:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Cached:
-    """The readable images of a listing."""
-
-    images: UInt8[np.ndarray, "example channel height width"] = field(repr=False)
-    bad: dict[str, str]  # names of unreadable images, with the reason
-    several_frames: tuple[str, ...] = ()  # names of images with further frames
-
-
 def _key(listing: Listing, pixels: Pixels) -> str:
     @memoize
     def stamp(path: Path) -> tuple[str, int, int]:
@@ -94,13 +90,12 @@ def _key(listing: Listing, pixels: Pixels) -> str:
             return name, -1, -1
         return name, state.st_size, state.st_mtime_ns
 
-    digest = hashlib.blake2b(digest_size=10)
-    digest.update(json.dumps([_VERSION, asdict(pixels)]).encode())
+    parts = [json.dumps([_VERSION, asdict(pixels)])]
     for case in listing.cases:
         source = case.source
         place = (stamp(source.path), source.member, source.box, source.row)
-        digest.update(repr((case.name, *place)).encode())
-    return digest.hexdigest()
+        parts.append(repr((case.name, *place)))
+    return hex_digest("".join(parts), size=10)
 
 
 def _open(path: Path) -> _Cached | None:
@@ -110,13 +105,12 @@ def _open(path: Path) -> _Cached | None:
         images = np.load(path, mmap_mode="r")[: record["images"]]
     except (OSError, ValueError, KeyError, EOFError):
         return None
-    return _Cached(images, record["bad"], tuple(record["several"]))
+    return images, record["bad"], record["several"]
 
 
-def _write(path: Path, cases: Sequence[Case], pixels: Pixels, on_progress: OnProgress) -> None:
+def _write(path: Path, cases: Sequence[Case], pixels: Pixels, on_progress: OnProgress) -> _Cached:
     """Write the readable images, padded to the number of all, then their index."""
-    bad: dict[str, str] = {}
-    several: list[str] = []
+    bad, several = dict[str, str](), list[str]()
     shape = (len(cases), pixels.channels, pixels.size, pixels.size)
 
     def write(file: BinaryIO) -> None:
@@ -137,6 +131,9 @@ def _write(path: Path, cases: Sequence[Case], pixels: Pixels, on_progress: OnPro
         write_atomically(path, write)
     record = {"images": len(cases) - len(bad), "bad": bad, "several": several}
     write_atomically(path.with_suffix(".json"), json.dumps(record, indent=1).encode())
+    written = _open(path)
+    assert written is not None, "a cache that was just written opens"
+    return written
 
 
 class AbstractDiskData(AbstractData, frozen=True):
@@ -168,7 +165,7 @@ class AbstractDiskData(AbstractData, frozen=True):
         root = existing_folder(self.path)
         found = list(self.cases(root, space))
         early = [case for case in found if not case.reason or case.reason in self.after_split]
-        check_names(root, [case for case in early if not case.reason])
+        refuse_all(name_faults(root, [case for case in early if not case.reason]))
         excluded = Counter(case.reason for case in found if case.reason)
         return Listing(root, [c for c in self.with_splits(early) if not c.reason], excluded)
 
@@ -184,12 +181,8 @@ class AbstractDiskData(AbstractData, frozen=True):
         table = parse_table(space, texts, names, where)
         name = f"{pixels.size}x{pixels.size}x{pixels.channels}-{_key(listing, pixels)}"
         path = cache_folder(listing.root, self.cache) / f"{name}.npy"
-        cached = _open(path)
-        if cached is None:
-            _write(path, cases, pixels, on_progress)
-            cached = _open(path)
-            assert cached is not None, "a cache that was just written opens"
-        total, bad, several = f"{len(names)} images", cached.bad, cached.several_frames
+        images, bad, several = _open(path) or _write(path, cases, pixels, on_progress)
+        total = f"{len(names)} images"
         if bad:
             first = f"{listed(list(bad))} (the first: {next(iter(bad.values()))})"
             if not skip_bad or len(bad) == len(names):
@@ -201,12 +194,12 @@ class AbstractDiskData(AbstractData, frozen=True):
                 )
             what = f"{len(bad)} of {total} in {listing.root} cannot be read and are skipped"
             warnings.warn(f"{what}: {first}", stacklevel=2)
-            rows = [row for row, name in enumerate(names) if name not in bad]
-            listing = replace(listing, cases=[cases[row] for row in rows])
-            table = {name: column[rows] for name, column in table.items()}
+            listing = replace(listing, cases=[case for case in cases if case.name not in bad])
         if several:
             what = f"{len(several)} of {total} in {listing.root} are the first of several frames"
             warnings.warn(f"{what}: {listed(several)}", stacklevel=2)
+        good = [row for row, name in enumerate(names) if name not in bad]
+        table = {name: column[good] for name, column in table.items()}
         splits: Splits = {}
         start = 0
         for split in SPLITS:
@@ -214,7 +207,7 @@ class AbstractDiskData(AbstractData, frozen=True):
             rows = slice(start, start := start + len(own))
             if own:
                 columns = {name: column[rows] for name, column in table.items()}
-                splits[split] = Examples(cached.images[rows], columns, own)
+                splits[split] = Examples(images[rows], columns, own)
         return splits
 
     def training_images(self, space: AttributeSpace) -> int | None:

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TextIO
 
-from fcfg.support.errors import InputError, joined, listed, quoted
+from fcfg.support.errors import InputError, listed, quoted, refuse_all
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # of other dialects
 _ROW = 2**20  # characters of the longest row
@@ -41,19 +41,13 @@ def check_columns(where: str, wanted: Iterable[str], columns: Collection[str]) -
     Traceback (most recent call last):
     fcfg.InputError: labels.csv: expected a column 'sex', got columns 'age', 'gender'; add it.
     """
-    faults: list[InputError] = []
-    for name in wanted:
-        if name not in columns:
-            close = get_close_matches(name, columns, n=1)
-            fault = InputError(
-                where,
-                expected=f"a column '{name}'",
-                got=f"columns {quoted(columns)}",
-                do=f"if you mean '{close[0]}', rename one of the two" if close else "add it",
-            )
-            faults.append(fault)
-    if faults:
-        raise joined(faults)
+    def fault(name: str) -> InputError:
+        close = get_close_matches(name, columns, n=1)
+        do = f"if you mean '{close[0]}', rename one of the two" if close else "add it"
+        expected, got = f"a column '{name}'", f"columns {quoted(columns)}"
+        return InputError(where, expected=expected, got=got, do=do)
+
+    refuse_all(fault(name) for name in wanted if name not in columns)
 
 
 def _rows(path: Path, file: TextIO) -> Iterator[list[str]]:

@@ -55,9 +55,14 @@ def together(*checks: Callable[[], Any]) -> list[Any]:
             results.append(check())
         except InputError as error:
             faults.append(error)
-    if faults:
-        raise joined(faults)
+    refuse_all(faults)
     return results
+
+
+def refuse_all(faults: Iterable[InputError]) -> None:
+    """Raise some errors as one, if there are any."""
+    if found := list(faults):
+        raise joined(found)
 
 
 def joined(faults: Sequence[InputError]) -> InputError:
