@@ -34,6 +34,7 @@ from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
 
 _SOURCE = "https://github.com/switchablenorms/CelebAMask-HQ"
+_AGAIN = f"get the file again from {_SOURCE}"
 _MAPPING = "CelebA-HQ-to-CelebA-mapping.txt"
 _LAST = {"train": 162770, "val": 182637, "test": 202599}  # last image number of each split
 _PARTITION = {"0": "train", "1": "val", "2": "test"}
@@ -52,9 +53,10 @@ class CelebAData(AbstractDiskData, frozen=True):
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
         """Read the annotations and the mapping."""
-        annotations = find_file(root, ["CelebAMask-HQ-attribute-anno.txt"], _SOURCE)
-        images = find_file(root, ["CelebA-HQ-img"], _SOURCE)
-        mapping = find_file(root, [_MAPPING], _SOURCE)
+        annotations, images, mapping = (
+            find_file(root, [name], _SOURCE)
+            for name in ("CelebAMask-HQ-attribute-anno.txt", "CelebA-HQ-img", _MAPPING)
+        )
         originals = {words[0]: words[-1] for words in _words(mapping)}  # by image number
         path = root / "list_eval_partition.txt"
         official = {words[0]: words[-1] for words in _words(path)} if path.exists() else None
@@ -62,12 +64,9 @@ class CelebAData(AbstractDiskData, frozen=True):
             original = originals.get(Path(row["file"]).stem, "")
             split = _split(original, official)
             if split is None:
-                raise InputError(
-                    str(mapping),
-                    expected=f"the original of '{row['file']}' in CelebA",
-                    got=f"'{original}'" if original else "no row for it",
-                    do=f"get the file again from {_SOURCE}",
-                )
+                expected = f"the original of '{row['file']}' in CelebA"
+                got = f"'{original}'" if original else "no row for it"
+                raise InputError(str(mapping), expected=expected, got=got, do=_AGAIN)
             values = _values(str(annotations), row, space)
             yield Case(Source(images / row["file"]), row["file"], values, split=split)
 
@@ -101,12 +100,8 @@ def _annotations(path: Path, space: AttributeSpace) -> Iterator[Row]:
     _values(str(path), dict.fromkeys(header, ""), space)  # checked without any image, too
     for number, words in enumerate(lines[2:], start=3):
         if len(words) != len(header):
-            raise InputError(
-                f"{path}, line {number}",
-                expected=f"a file name and {len(header) - 1} values",
-                got=f"{len(words)} words",
-                do=f"get the file again from {_SOURCE}",
-            )
+            expected, got = f"a file name and {len(header) - 1} values", f"{len(words)} words"
+            raise InputError(f"{path}, line {number}", expected=expected, got=got, do=_AGAIN)
         yield dict(zip(header, words, strict=True))
 
 

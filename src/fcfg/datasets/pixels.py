@@ -8,7 +8,7 @@ import os
 import zipfile
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -56,16 +56,13 @@ def read_all(sources: Sequence[Source], wanted: Pixels) -> Iterator[Result]:
     if any((source.member or source.path.name).lower().endswith(DICOM) for source in sources):
         pydicom()  # fails once here instead of once per file
     threads = min(32, (os.cpu_count() or 1) + 2)
-    groups = _groups(sources)
-    waiting: deque[Future[list[Result]]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="fcfg-reading")
+    reading = (pool.submit(_read_group, group, wanted) for group in _groups(sources))
     try:
-        for group in itertools.islice(groups, 2 * threads):
-            waiting.append(pool.submit(_read_group, group, wanted))
+        waiting = deque(itertools.islice(reading, 2 * threads))
         while waiting:
             yield from waiting.popleft().result()
-            for group in itertools.islice(groups, 1):
-                waiting.append(pool.submit(_read_group, group, wanted))
+            waiting.extend(itertools.islice(reading, 1))
     finally:  # also when the caller stops early
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -41,6 +41,7 @@ def check_columns(where: str, wanted: Iterable[str], columns: Collection[str]) -
     Traceback (most recent call last):
     fcfg.InputError: labels.csv: expected a column 'sex', got columns 'age', 'gender'; add it.
     """
+
     def fault(name: str) -> InputError:
         close = get_close_matches(name, columns, n=1)
         do = f"if you mean '{close[0]}', rename one of the two" if close else "add it"

@@ -71,8 +71,7 @@ class Outputs:
 
     def _is_foreign(self, name: str, entry: _Entry | None) -> bool:
         path = self.folder / name
-        is_plain = path.is_file() and not path.is_symlink()
-        if not os.path.lexists(path) or not is_plain or entry is None:
+        if entry is None or path.is_symlink() or not path.is_file():
             return os.path.lexists(path)
         is_ours = entry == self._entry(*entry.digests)
         return not is_ours or hex_digest(path.read_bytes()) not in entry.digests

@@ -8,7 +8,6 @@ portraits from there on, with their true counterfactuals.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -76,43 +75,31 @@ class PortraitsData(AbstractData, frozen=True):
                 do="draw fewer, or smaller ones",
             )
 
-        def report(done: int) -> None:
-            on_progress("drawing portraits", done, total)
+        import torch  # which the configuration does without
 
-        report(0)
-        train = _draw(self, space, self.count, self.seed, report)
-        so_far = self.count
-        val = _draw(self, space, self.val, VALIDATION_SEED, lambda done: report(so_far + done))
-        return {"train": train, "val": val}
+        from fcfg.support.images import images_to_bytes
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        splits: Splits = {}
+        on_progress("drawing portraits", 0, total)
+        drawn = (("train", self.count, self.seed), ("val", self.val, VALIDATION_SEED))
+        for before, (split, count, seed) in zip((0, self.count), drawn, strict=True):
+            images = np.empty((count, 3, self.size, self.size), dtype=np.uint8)
+            tables: list[tuple[Table, Table]] = []
+            done = 0
+            for part in portraits.sample_in_chunks(count, seed, self.size, self.format, device):
+                rows = slice(done, done := done + len(part.images))
+                images[rows] = images_to_bytes(part.images).numpy()
+                tables.append((part.attributes, part.factors))
+                on_progress("drawing portraits", before + done, total)
+            attributes, factors = (
+                {name: np.concatenate([table[name] for table in parts]) for name in space.names}
+                for parts in zip(*tables, strict=True)
+            )
+            names = tuple(f"{seed}-{number:08d}.png" for number in range(count))
+            splits[split] = Examples(images, attributes, names, factors)
+        return splits
 
     def training_images(self, space: AttributeSpace) -> int | None:
         """Return how many are drawn."""
         return self.count
-
-
-def _draw(
-    config: PortraitsData,
-    space: AttributeSpace,
-    count: int,
-    seed: int,
-    report: Callable[[int], None],
-) -> Examples:
-    import torch  # which the configuration does without
-
-    from fcfg.support.images import images_to_bytes
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    images = np.empty((count, 3, config.size, config.size), dtype=np.uint8)
-    tables: list[tuple[Table, Table]] = []
-    done = 0
-    for part in portraits.sample_in_chunks(count, seed, config.size, config.format, device):
-        images[done : done + len(part.images)] = images_to_bytes(part.images).numpy()
-        done += len(part.images)
-        tables.append((part.attributes, part.factors))
-        report(done)
-    attributes, factors = (
-        {name: np.concatenate([table[name] for table in parts]) for name in space.names}
-        for parts in zip(*tables, strict=True)
-    )
-    names = tuple(f"{seed}-{number:08d}.png" for number in range(count))
-    return Examples(images, attributes, names, factors)
