@@ -31,12 +31,12 @@ from fcfg.training import read_config
 from refusal import refused
 
 
-def said(report: FolderReport) -> dict[str, tuple[str, tuple[str, ...]]]:
-    return {f.what: (f.severity, f.names) for f in report.findings}
+def said(report: FolderReport, severity: str) -> dict[str, tuple[str, ...]]:
+    return {f.what: f.names for f in report.findings if f.severity == severity}
 
 
 def errors(report: FolderReport) -> str:
-    return "\n".join(f.what for f in report.findings if f.severity == "error")
+    return "\n".join(said(report, "error"))
 
 
 def people(count: int) -> list[str]:
@@ -97,7 +97,6 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
         [Binary("smiling"), Continuous("height", 0, 3), Binary("always"), Binary("rare")]
     )
     report = check_folder(tmp_path, FolderData(split="part", group="person", size=16), space)
-    found, wrong = said(report), errors(report)
     assert not report.ok
     for fragment in (
         "without '..', got '../1.png'",
@@ -109,18 +108,19 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
         "got none for 1: 'more/0.png'",
         "0 or 1 (or true, false, yes, no), got '2' for '../1.png'",
     ):
-        assert fragment in wrong
-    severity, unreadable = found["images that cannot be read"]
-    assert severity == "error"
+        assert fragment in errors(report)
+    unreadable = said(report, "error")["images that cannot be read"]
     assert [name.split(" ")[0] for name in unreadable] == [*names[1:3], "7.png", "a\0b"]
-    assert len(found["images that metadata.csv does not list"][1]) == 4
-    assert found["attribute 'always': always the same value"] == ("warning", ("1",))
-    assert found["attribute 'rare': levels with fewer than 10 images"][1] == ("1: 1",)
-    assert found["same image in more than one split"] == ("warning", ("8.png = 25.png",))
-    assert found["same image more than once in a split"][1] == ("10.png = 11.png",)
-    assert found["sizes and modes, all converted to one"][1][1] == "30x30 RGB: 1"
-    several = found["files with several frames (only the first is used)"]
-    assert several == ("warning", ("14.png",))
+    warned, told = said(report, "warning"), said(report, "info")
+    assert len(warned.pop("images that metadata.csv does not list")) == 4
+    assert warned == {
+        "attribute 'always': always the same value": ("1",),
+        "attribute 'rare': levels with fewer than 10 images": ("1: 1",),
+        "same image in more than one split": ("8.png = 25.png",),
+        "files with several frames (only the first is used)": ("14.png",),
+    }
+    assert told["same image more than once in a split"] == ("10.png = 11.png",)
+    assert told["sizes and modes, all converted to one"][1] == "30x30 RGB: 1"
 
 
 @pytest.mark.parametrize(
@@ -197,17 +197,16 @@ def test_columns_that_are_no_attributes_are_findings_with_the_reason(tmp_path: P
     columns["smiling"] = ["1", "NA"] * 20
     config = faces(tmp_path, count=40, **dict.fromkeys(names, bit), **columns)
     report = check_folder(tmp_path)
-    found = said(report)
-    (what,) = [what for what in found if "no attribute may have their names" in what]
-    severity, ignored = found[what]
-    assert severity == "warning"
-    for column, fragment in zip(ignored, names.values(), strict=True):
+    ignored, odd, _ = said(report, "warning").items()
+    assert "no attribute may have their names" in ignored[0]
+    for column, fragment in zip(ignored[1], names.values(), strict=True):
         assert fragment in column
-    aside = found["columns that do not look like attributes"]
-    assert aside[0] == "info"
-    assert aside[1][0] == "free.text (40 different texts in 40 rows)"
-    odd = "columns of numbers with texts, which may be missing values or typing errors"
-    assert found[odd] == ("warning", ("size ('12 cm', 'inf')", "seen ('unknown')"))
+    assert odd == (
+        "columns of numbers with texts, which may be missing values or typing errors",
+        ("size ('12 cm', 'inf')", "seen ('unknown')"),
+    )
+    aside = said(report, "info")["columns that do not look like attributes"]
+    assert aside[0] == "free.text (40 different texts in 40 rows)"
     assert "attribute 'smiling'" in errors(report)
     usable = config.model_copy(update={"rename": {"both": "a+b"}})
     assert check_folder(tmp_path, usable, AttributeSpace([Binary("both")])).ok
@@ -219,9 +218,8 @@ def test_a_wide_table_shows_some_correlations_and_says_so(tmp_path: Path) -> Non
     report = check_folder(tmp_path, config)
     assert report.labels[:4] == ("smiling", "hair", "age", "c0")
     assert report.correlations.shape == (60, 60)
-    found = said(report)
-    (what,) = [what for what in found if "without correlations: 60" in what]
-    assert found[what] == ("info", tuple(f"c{n}" for n in range(57, 100)))
+    what = "attributes without correlations: 60 numbers are shown at most"
+    assert said(report, "info")[what] == tuple(f"c{n}" for n in range(57, 100))
     hair = Categorical("hair", ("dark", "fair", *map(str, range(99))))
     assert check_folder(tmp_path, space=AttributeSpace([hair])).labels == ()
     assert heatmap(report.labels, report.correlations).width < 4000
@@ -249,18 +247,14 @@ IDENTIFIERS = {  # of five images each
 }
 
 
-@pytest.mark.parametrize("name", QUANTITIES)
-def test_a_quantity_is_not_taken_for_an_identifier(name: str) -> None:
-    for values in (QUANTITIES[name], np.sort(QUANTITIES[name])):
-        assert guess_attribute(name, [f"{value:g}" for value in values]).question == ""
-
-
-@pytest.mark.parametrize("name", IDENTIFIERS)
-def test_what_names_several_images_is_asked_about(name: str) -> None:
-    values = [str(value) for value in IDENTIFIERS[name]]
-    guess = guess_attribute(name, values)
-    assert guess.question.startswith(f"{len(set(values))} values in {len(values)} rows, ")
-    assert (guess.attribute is None) == (name in ("patient", "patient_id", "code"))
+def test_what_names_several_images_is_asked_about_and_quantities_are_not() -> None:
+    for name, quantity in QUANTITIES.items():
+        for values in (quantity, np.sort(quantity)):
+            assert guess_attribute(name, [f"{value:g}" for value in values]).question == ""
+    for name, identifier in IDENTIFIERS.items():
+        guess = guess_attribute(name, texts := [str(value) for value in identifier])
+        assert guess.question.startswith(f"{len(set(texts))} values in {len(texts)} rows, ")
+        assert (guess.attribute is None) == (name in ("patient", "patient_id", "code"))
 
 
 def test_rows_without_a_value_are_left_out_if_that_is_asked_for(tmp_path: Path) -> None:

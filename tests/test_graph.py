@@ -60,21 +60,18 @@ def test_groups_are_disjoint_and_cover(graph: CausalGraph, targets: set) -> None
 @given(graphs())
 def test_a_graph_comes_back_from_its_parents_and_from_networkx(graph: CausalGraph) -> None:
     assert CausalGraph(graph.parents) == graph
-    digraph = nx.DiGraph({node: [] for node in graph.nodes})
-    digraph.add_edges_from((p, n) for n, parents in graph.parents.items() for p in parents)
+    digraph = nx.DiGraph(graph.parents).reverse()
     for node, parents in CausalGraph(digraph).parents.items():
         assert set(parents) == set(graph.parents[node])
-    assert eval(repr(graph)) == graph
 
 
 def test_graphs_and_partitions_compare_by_content() -> None:
-    assert hash(MIMIC) == hash(CausalGraph(MIMIC.parents))
-    assert CausalGraph({"age": []}) != MIMIC
-    assert Partition.single(MIMIC) == Partition({"all": MIMIC.nodes})
-    assert hash(Partition.single(MIMIC)) == hash(Partition({"all": MIMIC.nodes}))
     partition = Partition.by_intervention(MIMIC, {"age"})
-    assert eval(repr(partition)) == partition
     assert partition.groups == {"affected": ("finding", "age"), "invariant": ("sex", "race")}
+    for made in (MIMIC, Partition.single(MIMIC), partition):
+        copy = eval(repr(made))
+        assert (copy, hash(copy)) == (made, hash(made))
+    assert CausalGraph({"age": []}) != MIMIC
     assert len(partition) == 2
     assert Partition.by_intervention(MIMIC, {"age", "sex", "race"})["invariant"] == ()
 
