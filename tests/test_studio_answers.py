@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from fcfg.model.thresholds import Thresholds
 from fcfg.studio.answers import Answers
 from fcfg.studio.app import Studio
 from fcfg.studio.engine import Job
-from fcfg.studio.models import as_studio_models, choose_execution, fastest, seconds_of_work
+from fcfg.studio.models import as_studio_models, choose_execution, seconds_of_work
 from fcfg.studio.pictures import find_samples, read_upload
 from fcfg.studio.questions import Question, prepare_question
 from fcfg.support.images import images_to_bytes
@@ -133,7 +132,7 @@ def test_an_unwanted_answer_ends_at_the_next_step() -> None:
     def emit(event: Any) -> None:
         events.append(event)
         if event and event.get("share", 0) > 0.2:
-            job.stop()
+            job.stopped.set()
 
     prepared = prepare_question(question, asked, read_upload(png(), asked))
     job = Job("a", lambda job: answers.answer(prepared, job), emit)
@@ -343,22 +342,23 @@ def test_models_are_compared_on_the_same_picture_of_the_same_data() -> None:
 
 
 def test_threads_and_precision_are_the_fastest_that_were_tried(monkeypatch) -> None:
-    measure = Mock(side_effect=[3.0, 1.0, 2.0, 2.0])
-    assert fastest((1, 2, 4), measure, end=float("inf")) == 2
-    assert fastest((4, 2), measure, end=0.0) == 4  # no time left: the first
-    assert measure.call_count == 4
     model, threads = tiny_pipeline(), torch.get_num_threads()
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(4))
+    gain = {"float32": 1.0}
+
+    def work(model: Any) -> float:
+        return abs(torch.get_num_threads() - 2.5) / gain[model.execution.on("cpu").precision]
+
+    monkeypatch.setattr("fcfg.studio.models.seconds_of_work", work)
     try:
-        for gain, wanted in ((2.0, "bf16"), (1.2, "float32")):
-
-            def work(model: Any, gain: float = gain) -> float:
-                faster = gain if model.execution.on("cpu").precision == "bf16" else 1.0
-                return (1.0 if torch.get_num_threads() == 1 else 5.0) / faster
-
-            monkeypatch.setattr("fcfg.studio.models.seconds_of_work", work)
-            assert choose_execution(model) == 1
-            assert model.execution.on("cpu").precision == wanted
+        for gain["bf16"], budget, wanted in (
+            (2.0, 9.0, (2, "bf16")),
+            (1.2, 9.0, (2, "float32")),
+            (2.0, 0.0, (1, "float32")),  # no time left: the first of each
+        ):
+            monkeypatch.setattr("fcfg.studio.models._BUDGET", budget)
+            assert (choose_execution(model), model.execution.on("cpu").precision) == wanted
         choose_execution(model, "float32")
         assert model.execution.precision == "float32"
     finally:

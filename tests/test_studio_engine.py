@@ -25,9 +25,12 @@ class Log:
         self.gate, self.started = Event(), Event()
         self.events: dict[str, list[Any]] = {}
 
-    def job(self, visitor: str, name: str, work: Callable[[Job], None] | None = None) -> Job:
+    def job(
+        self, visitor: str, name: str, work: Callable[[Job], None] | None = None, **how: Any
+    ) -> Job:
         self.events[name] = []
-        return Job(visitor, work or (lambda job: self.ran.append(name)), self.events[name].append)
+        done = work or (lambda job: self.ran.append(name))
+        return Job(visitor, done, self.events[name].append, **how)
 
     def block(self) -> Job:
         """Occupy the engine until the gate opens."""
@@ -63,7 +66,7 @@ def log() -> Log:
 def test_visitors_take_turns_however_many_questions_each_has(log: Log) -> None:
     log.block()
     for number, name in enumerate(("a0", "a1", "a2", "b0", "c0", "b1")):
-        log.engine.submit(log.job(name[0], name), keep=True)
+        log.engine.submit(log.job(name[0], name, keep=True))
         assert log.engine.waiting == number + 1
     log.finish()
     assert log.ran == ["block", "a0", "b0", "c0", "a1", "b1", "a2"]
@@ -79,9 +82,10 @@ def test_the_announced_number_ahead_is_how_many_really_run_before(
     log.block()
     jobs = {}
     for number, (visitor, beside) in enumerate(asked):
-        job = jobs[f"job {number}"] = log.job(str(visitor), f"job {number}")
-        job.ticket = -number  # came late, so that a main one cancels none before it
-        engine.submit(job, keep=beside)
+        name = f"job {number}"
+        # It came late, so that a main one cancels none before it.
+        jobs[name] = log.job(str(visitor), name, ticket=-number, keep=beside)
+        engine.submit(jobs[name])
     ahead = {name: engine.ahead(job) for name, job in jobs.items()}
     log.finish()
     assert ahead == {name: log.ran.index(name) for name in jobs}
@@ -105,10 +109,8 @@ def test_a_new_question_cancels_those_of_the_same_visitor_that_wait_or_run(log: 
 
 def test_a_question_that_was_asked_earlier_and_comes_late_cancels_nothing(log: Log) -> None:
     log.block()
-    late, new = log.job("a", "late"), log.job("a", "new")
-    late.ticket, new.ticket = 1, 2
-    log.engine.submit(new)
-    log.engine.submit(late)
+    for name, ticket in (("new", 2), ("late", 1)):
+        log.engine.submit(log.job("a", name, ticket=ticket))
     assert log.events["new"] == []
     log.finish()
     assert "new" in log.ran
@@ -118,9 +120,9 @@ def test_a_full_queue_refuses_and_says_so() -> None:
     engine = Engine(most_waiting=3, most_each=2)
     log = Log(engine)
     for number in range(2):
-        engine.submit(log.job("a", f"a{number}"), keep=True)
+        engine.submit(log.job("a", f"a{number}", keep=True))
     with pytest.raises(HTTPException, match=r"expected a place.*2 questions of yours"):
-        engine.submit(log.job("a", "a2"), keep=True)
+        engine.submit(log.job("a", "a2", keep=True))
     engine.submit(log.job("b", "b0"))
     with pytest.raises(HTTPException, match="3 questions of all visitors"):
         engine.submit(log.job("c", "c0"))

@@ -8,10 +8,9 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -22,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fcfg.answers import Memory
-from fcfg.studio.answers import Answers
+from fcfg.studio.answers import Answers, Event
 from fcfg.studio.engine import Engine, Job, our_fault
 from fcfg.studio.models import StudioModel, describe_plan
 from fcfg.studio.pictures import (
@@ -180,7 +179,7 @@ class _Routes:
 
     async def act(self, request: Request) -> Response:
         question = await self._asked(request)
-        after, affected = question.after, question.model.model.graph.affected(asked.do)
+        after, affected = question.after, question.model.model.graph.affected(question.asked.do)
         told = {
             "attributes": after,
             "affected": [name for name in after if name in affected],
@@ -192,24 +191,23 @@ class _Routes:
     async def answer(self, request: Request) -> Response:
         ticket = next(self._tickets)  # by which later questions are told from earlier ones
         question = await self._asked(request)
-        events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
-        def emit(event: dict[str, Any] | None) -> None:
+        def emit(event: Event | None) -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         address = request.client.host if request.client else ""
         visitor = f"{address} {question.asked.visitor}"
-        job = Job(visitor, lambda job: self._studio.answers.answer(question, job), emit, ticket)
+        work, keep = partial(self._studio.answers.answer, question), question.asked.keep
+        job = Job(visitor, work, emit, ticket, keep)
         if question.opening is not None:  # at once, however many wait
             emit({"type": "opening", "image": question.opening})
-        self._studio.engine.submit(job, keep=question.asked.keep)
+        self._studio.engine.submit(job)
         return StreamingResponse(self._lines(job, events), media_type="application/x-ndjson")
 
-    async def _lines(
-        self, job: Job, events: asyncio.Queue[dict[str, Any] | None]
-    ) -> AsyncIterator[bytes]:
+    async def _lines(self, job: Job, events: asyncio.Queue[Event | None]) -> AsyncIterator[bytes]:
         """Yield events as lines; a client that goes away cancels its question."""
         engine, told = self._studio.engine, None
         try:
@@ -229,5 +227,5 @@ class _Routes:
             engine.cancel(job)
 
 
-def _line(event: dict[str, Any]) -> bytes:
+def _line(event: Event) -> bytes:
     return json.dumps(event, allow_nan=False).encode() + b"\n"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from dataclasses import dataclass, field
 from operator import itemgetter
 from threading import Condition, Event, Thread
 from typing import Any, TypeAlias
@@ -28,42 +28,31 @@ MOST_EACH = 32  #: jobs of one visitor
 MOST_SECONDS = 120.0  #: of one job
 
 
+@dataclass(eq=False)
 class Job:
-    """Work for a visitor, which calls :meth:`check` often; its last event is None.
+    """Work for a visitor, which calls :meth:`check` often."""
 
-    Events are emitted from the thread of the engine. Tickets grow from question to question.
-    """
-
-    def __init__(
-        self,
-        visitor: str,
-        work: Callable[[Job], None],
-        emit: Emit,
-        ticket: int = 0,
-        most_seconds: float = MOST_SECONDS,
-    ) -> None:
-        self.visitor, self.work, self.emit, self.ticket = visitor, work, emit, ticket
-        #: Whether it waits for main questions, and whose it is.
-        self.turn: tuple[bool, str] = False, visitor
-        self._cancelled, self._most_seconds = Event(), most_seconds
-        self._deadline = float("inf")
+    visitor: str
+    work: Callable[[Job], None]
+    emit: Emit  #: called from the thread of the engine; the last event is None
+    ticket: int = 0  #: grows from question to question
+    keep: bool = False  #: whether it cancels no other, and waits for the main ones of all visitors
+    most_seconds: float = MOST_SECONDS
+    stopped: Event = field(default_factory=Event)  #: makes the next check raise
+    _deadline: float = float("inf")
 
     def check(self) -> None:
         """Raise if the work should end."""
-        if self._cancelled.is_set():
+        if self.stopped.is_set():
             raise CancelledError
         if time.monotonic() > self._deadline:
-            wanted = f"one that is answered in {self._most_seconds:g} seconds"
+            wanted = f"one that is answered in {self.most_seconds:g} seconds"
             do = "take fewer steps, or use 'fcfg generate'"
             raise InputError("question", expected=wanted, got="a longer one", do=do)
 
-    def stop(self) -> None:
-        """Make the next check raise."""
-        self._cancelled.set()
-
     def run(self) -> None:
         """Do the work, and hand on how it ended."""
-        self._deadline = time.monotonic() + self._most_seconds
+        self._deadline = time.monotonic() + self.most_seconds
         try:
             self.check()
             self.work(self)
@@ -89,8 +78,7 @@ class Engine:
 
     def __init__(self, most_waiting: int = MOST_WAITING, most_each: int = MOST_EACH) -> None:
         self._most_waiting, self._most_each = most_waiting, most_each
-        # By turn; of the main questions, and of those beside them, the next visitor first.
-        self._waiting: OrderedDict[tuple[bool, str], deque[Job]] = OrderedDict()
+        self._waiting: list[Job] = []  # those of the visitor of the last turn behind all others
         self._running: Job | None = None
         self._changed, self._closed = Condition(), False
         self._thread = Thread(target=self._work, name="fcfg-studio", daemon=True)
@@ -110,59 +98,50 @@ class Engine:
         if self._thread.is_alive():
             self._thread.join(timeout=10)
 
-    def submit(self, job: Job, *, keep: bool = False) -> None:
-        """Put a job into the queue, and cancel older ones of its visitor.
-
-        A job to ``keep`` cancels none, and waits for the main ones of all visitors.
-        """
-        job.turn = keep, job.visitor
+    def submit(self, job: Job) -> None:
+        """Put a job into the queue, and cancel older ones of its visitor."""
         with self._changed:
             others = [other for other in self._jobs() if other.visitor == job.visitor]
         for other in others:
-            if not keep and other.ticket <= job.ticket:
+            if not job.keep and other.ticket <= job.ticket:
                 self.cancel(other)
         with self._changed:
-            own = sum(len(jobs) for turn, jobs in self._waiting.items() if turn[1] == job.visitor)
+            own = sum(other.visitor == job.visitor for other in self._waiting)
             if self._closed or own >= self._most_each or self.waiting >= self._most_waiting:
                 whose = "of yours" if own >= self._most_each else "of all visitors"
                 got = f"{max(own, self.waiting)} questions {whose} that wait already"
                 told = f"question: expected a place in the queue, got {got}; try again in a while."
                 raise HTTPException(503, told)
-            self._waiting.setdefault(job.turn, deque()).append(job)
+            self._waiting.append(job)
             self._changed.notify()
 
     def _jobs(self) -> list[Job]:
         """Return the job that runs, and those that wait, in the order of their turns."""
-        placed = [
-            (job.turn[0], place, job)
-            for jobs in self._waiting.values()
-            for place, job in enumerate(jobs)
-        ]
+        own: dict[tuple[bool, str], list[Job]] = {}
+        for job in self._waiting:
+            own.setdefault((job.keep, job.visitor), []).append(job)
+        placed = [(job.keep, n, job) for jobs in own.values() for n, job in enumerate(jobs)]
         waiting = [job for *_, job in sorted(placed, key=itemgetter(0, 1))]  # main ones first
         return waiting if self._running is None else [self._running, *waiting]
 
     def cancel(self, job: Job) -> None:
         """Cancel a job: at once if it waits, at its next step if it runs."""
-        job.stop()
+        job.stopped.set()
         with self._changed:
-            jobs = self._waiting.get(job.turn, deque())
-            if job not in jobs:
+            if job not in self._waiting:
                 return
-            jobs.remove(job)
-            if not jobs:
-                del self._waiting[job.turn]
+            self._waiting.remove(job)
         job.run()  # which tells that it is cancelled
 
     @property
     def waiting(self) -> int:
         """Number of jobs that wait."""
-        return sum(map(len, self._waiting.values()))
+        return len(self._waiting)
 
     def ahead(self, job: Job) -> int | None:
         """Return the number of jobs that end before this one starts; None if it does not wait."""
         with self._changed:
-            waits = job in self._waiting.get(job.turn, ())
-            return self._jobs().index(job) if waits else None
+            return self._jobs().index(job) if job in self._waiting else None
 
     def _next(self) -> Job | None:
         """Wait for a job, and give its visitor the last place; None at the end."""
@@ -171,12 +150,12 @@ class Engine:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             if self._closed:
                 return None
-            turn = min(self._waiting, key=lambda turn: turn[0])  # the first one of several
-            jobs = self._waiting.pop(turn)
-            self._running = jobs.popleft()
-            if jobs:
-                self._waiting[turn] = jobs
-            return self._running
+            (job, *_) = self._jobs()
+            self._waiting.remove(job)
+            turn = job.keep, job.visitor
+            self._waiting.sort(key=lambda other: (other.keep, other.visitor) == turn)
+            self._running = job
+            return job
 
     def _work(self) -> None:
         while (job := self._next()) is not None:

@@ -76,6 +76,7 @@ class StudioModel:
         """Return what the page needs to know, as JSON values."""
         model, has_steps = self.model, self.model.traits.steps
         said = {"words": model.words, "phrases": self.phrases.root}
+        factored = [f"f{name}" for name in RULES] if model.traits.groups else []
         return {
             "name": self.name,
             "title": self.name.replace("-", " ").capitalize(),
@@ -90,7 +91,7 @@ class StudioModel:
             ],
             "graph": {name: list(parents) for name, parents in model.graph.parents.items()},
             "defaults": {name: describe_plan(model.plan([name])) for name in model.space.names},
-            "rules": _rules(model),
+            "rules": [*RULES, *factored, UNGUIDED] if has_steps else [],
             "solvers": list(SOLVERS) if has_steps else [],
             "grids": list(GRIDS) if has_steps else [],
             "anchor": has_steps,
@@ -109,13 +110,6 @@ def describe_plan(plan: Plan[Any]) -> dict[str, Any]:
         "sampling": None if plan.sampling is None else str(plan.sampling),
         "groups": {group: sorted(names) for group, names in plan.groups.items()},
     }
-
-
-def _rules(model: AnyModel) -> list[str]:
-    if not model.traits.steps:
-        return []
-    factored = [f"f{name}" for name in RULES] if model.traits.groups else []
-    return [*RULES, *factored, UNGUIDED]
 
 
 def _phrases(model: AnyModel) -> Phrases:
@@ -143,19 +137,17 @@ def as_studio_models(
         own = f"{name}-{len(found) + 1}" if name in [other.name for other in found] else name
         model.image_model.eval()
         _ = model.words  # refuses what is no word before the studio starts
-        shown, pixels = name if public else source, model_pixels(model)
-        phrases = _phrases(model)
         opening = read_beside(model.folder, OPENING, Opening)
         if opening is not None and opening.weights != digest_of(model.image_model):
             opening = None
-        found.append(StudioModel(own, shown, model, pixels, phrases, opening))
-    first = found[0]
-    for other in found[1:]:
-        shapes = [(m.model.space, m.model.graph.parents, m.pixels) for m in (first, other)]
-        if shapes[0] != shapes[1]:
-            wanted, do = "attributes, graph, size and channels", "compare models of the same data"
-            expected, subject = f"{wanted} of {first.source}", f"model {other.source}"
-            raise InputError(subject, expected=expected, got="others", do=do)
+        shown = name if public else source
+        found.append(StudioModel(own, shown, model, model_pixels(model), _phrases(model), opening))
+    data = [(each.model.space, each.model.graph.parents, each.pixels) for each in found]
+    for other, own in zip(found, data, strict=True):
+        if own != data[0]:
+            wanted = f"attributes, graph, size and channels of {found[0].source}"
+            subject, do = f"model {other.source}", "compare models of the same data"
+            raise InputError(subject, expected=wanted, got="others", do=do)
     return tuple(found)
 
 
@@ -171,32 +163,22 @@ def choose_execution(model: AnyModel, precision: str = "auto") -> int:
     end = time.perf_counter() + _BUDGET
     seconds_of_work(model)  # the first call is slower
 
-    def with_threads(count: int) -> float:
-        torch.set_num_threads(count)
-        return seconds_of_work(model)
-
-    def with_precision(name: str) -> float:
-        model.prepare(name)
-        return seconds_of_work(model) * (_GAIN if name == "bf16" else 1.0)
+    def use_fastest(options: Iterable[_Option], use: Callable[[_Option], object]) -> _Option:
+        seconds: dict[_Option, float] = {}
+        for option in options:
+            if not seconds or time.perf_counter() < end:  # when time is over, only the first
+                use(option)
+                seconds[option] = seconds_of_work(model) * (_GAIN if option == "bf16" else 1.0)
+        fastest = min(seconds, key=seconds.__getitem__)
+        use(fastest)
+        return fastest
 
     cores = len(os.sched_getaffinity(0))
     counts = sorted({cores, *(2**n for n in range(cores.bit_length()))})  # powers of two, and all
-    count = fastest(counts, with_threads, end)
-    torch.set_num_threads(count)
+    count = use_fastest(counts, torch.set_num_threads)
     if precision == "auto" and torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        model.prepare(fastest(("float32", "bf16"), with_precision, end))
+        use_fastest(("float32", "bf16"), model.prepare)
     return count
-
-
-def fastest(
-    options: Iterable[_Option], seconds: Callable[[_Option], float], end: float
-) -> _Option:
-    """Return the option that takes least time; after ``end`` only the first one is tried."""
-    measured: list[tuple[float, _Option]] = []
-    for option in options:
-        if not measured or time.perf_counter() < end:
-            measured.append((seconds(option), option))
-    return min(measured, key=lambda pair: pair[0])[1]
 
 
 def seconds_of_work(model: AnyModel) -> float:

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Continuous
+from fcfg.causal.attributes import AttributeSpace, Continuous
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
 from fcfg.generation.picture_files import Picture, read_picture, sample_pictures
@@ -98,14 +98,15 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
 
 def _is_misread(space: AttributeSpace, picture: StudioPicture) -> bool:
     """Return whether the judge reads other values, or more than a tenth of a range beside them."""
-
-    def errs(attribute: AbstractAttribute, read: Any, value: Any) -> bool:
-        if isinstance(attribute, Continuous):
-            return abs(read - value) > 0.1 * (attribute.high - attribute.low)
-        return read != value
-
-    readings, values = picture.readings, picture.attributes
-    return any(errs(space[name], readings[name]["value"], values[name]) for name in readings)
+    margins = {a.name: 0.1 * (a.high - a.low) for a in space if isinstance(a, Continuous)}
+    values: dict[str, Any] = {**picture.attributes}
+    read = {name: reading["value"] for name, reading in picture.readings.items()}
+    return any(
+        abs(read[name] - values[name]) > margins[name]
+        if name in margins
+        else read[name] != values[name]
+        for name in read
+    )
 
 
 def _face(drawn: Portraits, row: int) -> Portraits:
@@ -141,7 +142,17 @@ def png_of(images: Float[Tensor, "1 channel height width"]) -> bytes:
 
 def decoded_bytes(data: bytes) -> int:
     """Return how much memory a picture takes while it is read; refuse one that is too large."""
-    width, height = _size(data)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Pillow, about many pixels: we count ourselves
+            with Image.open(io.BytesIO(data), formats=FORMATS) as header:
+                width, height = header.size
+    except Image.DecompressionBombError as error:
+        raise _refusal(f"at most {MOST_PIXELS:,} pixels", "many more", "scale it first") from error
+    except Exception as error:  # Pillow raises many kinds for broken files
+        got = "no bytes" if not data else f"{len(data):,} bytes of something else, or broken ones"
+        names = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+        raise _refusal(f"a file of {names}", got, "choose such a file") from error
     if width * height > MOST_PIXELS or min(width, height) < LEAST_SIDE:
         raise _refusal(
             f"at least {LEAST_SIDE} pixels on each side, and at most {MOST_PIXELS:,} in all",
@@ -165,21 +176,6 @@ def read_upload(data: bytes, model: StudioModel) -> StudioPicture:
         note = "the model has no judge: set the attributes yourself"
         picture = replace(picture, notes=(*picture.notes, note))
     return StudioPicture(secrets.token_hex(16), picture, attributes, readings)
-
-
-def _size(data: bytes) -> tuple[int, int]:
-    """Return width and height, from the header of the file."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Pillow, about many pixels: we count ourselves
-            with Image.open(io.BytesIO(data), formats=FORMATS) as header:
-                return header.size
-    except Image.DecompressionBombError as error:
-        raise _refusal(f"at most {MOST_PIXELS:,} pixels", "many more", "scale it first") from error
-    except Exception as error:  # Pillow raises many kinds for broken files
-        got = "no bytes" if not data else f"{len(data):,} bytes of something else, or broken ones"
-        names = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
-        raise _refusal(f"a file of {names}", got, "choose such a file") from error
 
 
 def _refusal(expected: str, got: object, do: str) -> InputError:

@@ -23,21 +23,6 @@ MOST_STEPS = 100  #: of a sampling; more take minutes
 MOST_REPEATS = 20  #: of an iterated solver, and of an alignment
 
 _FILE = "picture.png"  # what the page calls the downloaded picture
-_PROGRAM = """\
-import fcfg
-{imports}
-model = fcfg.load({source!r}){execution}
-{picture}
-answer = model.counterfactual(
-    picture,
-    {columns!r},
-    do={do!r},
-    {options}
-    seed={seed},
-)
-fcfg.to_pictures(answer.images)[0].save("counterfactual.png")
-"""
-
 _Word: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
@@ -143,9 +128,8 @@ def as_python(question: PreparedQuestion) -> str:
     """Return a program that writes the counterfactual to a file."""
     asked, plan, drawing = question.asked, question.plan, question.picture.drawing
     model, setting = question.model.model, repr(repr(plan.setting))
-    device, precision = str(model.device), model.precision
-    execution = "" if device == "cpu" else f".to({device!r})"
-    execution += "" if precision is None else f".prepare({precision!r})"
+    execution = "" if model.device.type == "cpu" else f".to({str(model.device)!r})"
+    execution += "" if model.precision is None else f".prepare({model.precision!r})"
     if drawing is None:
         imports = "from PIL import Image\n"
         picture = f'picture = Image.open("{_FILE}")  # downloaded from the page'
@@ -157,16 +141,20 @@ def as_python(question: PreparedQuestion) -> str:
     options = f'plan={{"setting": model.parse_setting({setting})}},'
     if model.traits.steps:
         options = f'guidance=fcfg.Guidance.parse({setting}),\n    sampling="{plan.sampling}",'
-    return _PROGRAM.format(
-        imports=imports,
-        source=question.model.source,
-        execution=execution,
-        picture=picture,
-        columns={name: [value] for name, value in question.before.items()},
-        do=asked.do,
-        options=options,
-        seed=asked.seed,
-    )
+    return f"""\
+import fcfg
+{imports}
+model = fcfg.load({question.model.source!r}){execution}
+{picture}
+answer = model.counterfactual(
+    picture,
+    { {name: [value] for name, value in question.before.items()}!r},
+    do={asked.do!r},
+    {options}
+    seed={asked.seed},
+)
+fcfg.to_pictures(answer.images)[0].save("counterfactual.png")
+"""
 
 
 def as_command(question: PreparedQuestion) -> str:
@@ -178,9 +166,8 @@ def as_command(question: PreparedQuestion) -> str:
     }
     words = ["fcfg", "generate", question.model.source, _FILE]
     words += ["--attributes", _pairs(question.before), "--do", _pairs(targets)]
-    words += ["--guidance", repr(plan.setting)]
+    words += ["--guidance", repr(plan.setting), "--seed", str(asked.seed)]
     words += [] if plan.sampling is None else ["--sampling", str(plan.sampling)]
-    words += ["--seed", str(asked.seed)]
     words += [] if model.precision is None else ["--precision", model.precision]
     return shlex.join(words)
 

@@ -41,7 +41,6 @@ HEADERS = {
 ADMITTED = "admitted"  #: key in the state of a request that passed, while it is worked on
 _LENGTH = 600  # of a message
 _CLIENTS = 4096  # addresses whose rate is known
-_FILES = 512  # that a process may open, where the system does not say
 _RATE = 64 * 2**10  # bytes a second that a body has at least
 _HOST = re.compile(r"(?:\[([0-9a-f:]+)\]|([^:]+))(?::\d+)?")  # name and port
 
@@ -65,11 +64,9 @@ def most_connections() -> int:
     try:
         import resource
     except ImportError:  # Windows
-        files = _FILES
-    else:
-        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        files = 2048 if files == resource.RLIM_INFINITY else files
-    return min(1024, files // 2)
+        return 256
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 1024 if files == resource.RLIM_INFINITY else min(1024, files // 2)
 
 
 @dataclass(frozen=True)
