@@ -18,7 +18,7 @@ import fcfg
 from evaluations import answers, asked, folder_model, tiny_model
 from fake_results import make_results
 from fcfg.cli import main
-from fcfg.cli.computing import chosen_device
+from fcfg.cli.computing import Computing
 from fcfg.cli.tables import print_grid, print_numbers, table_console
 from fcfg.datasets import portraits
 from fcfg.evaluation import Experiment, experiments, find_experiment, read_results
@@ -329,8 +329,9 @@ def test_lines_are_for_those_who_read_later(monkeypatch, capsys) -> None:
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
-    assert chosen_device("auto") == chosen_device("cpu") == "cpu"  # tests hide what there is
-    all_refused("device", *(partial(chosen_device, name) for name in ("gpu", "cuda")))
+    auto, cpu, *others = (Computing(device=name) for name in ("auto", "cpu", "gpu", "cuda"))
+    assert auto.target == cpu.target == "cpu"  # tests hide what there is
+    all_refused("device", *(partial(getattr, each, "target") for each in others))
 
 
 @pytest.mark.parametrize(

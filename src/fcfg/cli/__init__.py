@@ -65,12 +65,13 @@ def _exit_code(words: list[str], name: str) -> int:
     try:
         code = _run(words)
         sys.stdout.flush()  # may raise BrokenPipeError, which is handled here
+        return code
     except InputError as error:
-        return _end(_REFUSED, f"{name}: {error}")
+        code, line = _REFUSED, f"{name}: {error}"
     except _UsageError as error:
-        return _end(_REFUSED, _usage(cast(typer.BadParameter, error), name))
+        code, line = _REFUSED, _usage(cast(typer.BadParameter, error), name)
     except (KeyboardInterrupt, typer.Abort) as error:
-        return _end(_INTERRUPTED, f"{name}: {str(error) or 'interrupted'}")
+        code, line = _INTERRUPTED, f"{name}: {str(error) or 'interrupted'}"
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
@@ -80,7 +81,8 @@ def _exit_code(words: list[str], name: str) -> int:
         about, wanted = str(error.filename or "file"), "a file or folder that can be used"
         do = "check its path, its permissions and the free space on its disk"
         refusal = InputError(about, expected=wanted, got=error.strerror, do=do)
-        return _end(_REFUSED, f"{name}: {refusal}")
+        code, line = _REFUSED, f"{name}: {refusal}"
+    print(line, file=sys.stderr)
     return code
 
 
@@ -100,7 +102,12 @@ def _app(requested: str | None) -> typer.Typer:
     """Return the app, with only the requested command imported."""
     if requested is not None:
         check_among("command", requested, _COMMANDS)
-        _check_working_directory()
+        try:
+            Path.cwd()
+        except FileNotFoundError as error:  # torch would end the process
+            wanted, got = "a folder that exists", "one that was removed"
+            do = "change to another with 'cd'"
+            raise InputError("working directory", expected=wanted, got=got, do=do) from error
     app = typer.Typer(
         name="fcfg",
         help="Counterfactual images with diffusion models and factored guidance.",
@@ -122,16 +129,6 @@ def _app(requested: str | None) -> typer.Typer:
     else:
         app.command(requested, help=_help(loaded))(loaded)
     return app
-
-
-def _check_working_directory() -> None:
-    """Refuse a folder that is gone, in which torch would end the process."""
-    try:
-        Path.cwd()
-    except FileNotFoundError as error:
-        wanted, do = "a folder that exists", "change to another with 'cd'"
-        got = "one that was removed"
-        raise InputError("working directory", expected=wanted, got=got, do=do) from error
 
 
 def _show_version(requested: bool) -> None:
@@ -179,8 +176,3 @@ def _usage(error: typer.BadParameter, name: str) -> str:
     message = " ".join(error.format_message().split()).rstrip(".")
     stop = "" if message.endswith("?") else ";"
     return f"{path}: {message[:1].lower()}{message[1:]}{stop} see '{path} --help'."
-
-
-def _end(code: int, line: str) -> int:
-    print(line, file=sys.stderr)
-    return code

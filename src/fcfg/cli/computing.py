@@ -33,8 +33,19 @@ class Computing:
 
     @cached_property
     def target(self) -> str:
-        """Name of the device, 'cpu' or 'cuda'."""
-        return chosen_device(self.device)
+        """Name of the device, 'cpu' or 'cuda'; selects the GPU of this process."""
+        import torch
+
+        from fcfg.pipeline.runtime import own_gpu
+
+        check_among("device", self.device, (AUTO, "cpu", "cuda"))
+        there = torch.cuda.is_available()
+        if self.device == "cuda" and not there:
+            wanted = "cpu or auto, since torch finds no GPU here"
+            raise InputError("device", expected=wanted, got="'cuda'", do="leave --device out")
+        uses = there and self.device != "cpu"
+        torch.cuda.set_device(own_gpu() if uses else -1)
+        return "cuda" if uses else "cpu"
 
     @cached_property
     def part(self) -> tuple[int, int]:
@@ -71,21 +82,6 @@ class Computing:
 def computing_by(names: str) -> Options:
     """Return options of which a command gets a :class:`Computing`."""
     return Options("cli.computing.Computing", names, make=Computing)
-
-
-def chosen_device(name: str) -> str:
-    """Return 'cpu' or 'cuda', and select the GPU of this process."""
-    import torch
-
-    from fcfg.pipeline.runtime import own_gpu
-
-    check_among("device", name, (AUTO, "cpu", "cuda"))
-    if name == "cuda" and not torch.cuda.is_available():
-        wanted = "cpu or auto, since torch finds no GPU here"
-        raise InputError("device", expected=wanted, got=repr(name), do="leave --device out")
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if name == AUTO else name
-    torch.cuda.set_device(own_gpu() if device == "cuda" else -1)
-    return device
 
 
 def _from_environment(name: str, default: str) -> int:

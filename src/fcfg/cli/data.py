@@ -126,9 +126,8 @@ def _options(
         data: FolderData = FolderData()
         attributes: dict[str, dict[str, Any]] | None = None
 
-    values, how = {}, {"expected": "a training configuration", "do": "write one with --init"}
-    if config is not None:
-        values = read_yaml(config, str(config), **how)
+    how = {"expected": "a training configuration", "do": "write one with --init"}
+    values = {} if config is None else read_yaml(config, str(config), **how)
     sections = validate(Sections, values, str(config))
     stated, kinds = sections.data.model_dump(exclude_unset=True), sections.attributes
     space = None if kinds is None else AttributeSpace.from_config(kinds)
@@ -159,10 +158,8 @@ def _write_pictures(report: FolderReport, outputs: Outputs, console: Console) ->
     from fcfg.sheet import sheet
     from fcfg.support.images import images_from_bytes, to_png
 
-    pictures: dict[str, bytes] = {}
-    if report.sample:
-        rows = {split: images_from_bytes(images) for split, images in report.sample.items()}
-        pictures[_SHEET] = to_png(sheet(rows))
+    rows = {split: images_from_bytes(images) for split, images in report.sample.items()}
+    pictures = {_SHEET: to_png(sheet(rows))} if rows else {}
     if report.labels:
         pictures[_CORRELATIONS] = to_png(heatmap(report.labels, report.correlations))
     for path in outputs.write(pictures) if pictures else ():

@@ -26,8 +26,7 @@ Data: TypeAlias = Annotated[
     typer.Option(metavar="DIR", help="Folder of the data set, if it has moved since training."),
 ]
 Out: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="Output folder, by default in runs/COMMAND."),
+    Path | None, typer.Option(metavar="FOLDER", help="Output folder, by default in runs/COMMAND.")
 ]
 Overwrite: TypeAlias = Annotated[
     bool, typer.Option("--overwrite", help="Replace files of others, or of other options.")
@@ -35,6 +34,9 @@ Overwrite: TypeAlias = Annotated[
 Commit: TypeAlias = Annotated[
     str | None, typer.Option(metavar="HASH", help="Commit of the code, if git is not available.")
 ]
+
+#: Name, annotation, default and description of a field or an argument.
+_Parts: TypeAlias = tuple[str, ast.expr | None, ast.expr | None, str]
 
 _PACKAGE = Path(__file__).parent.parent
 _TYPES = {"bool": bool, "int": int, "float": float}
@@ -53,6 +55,7 @@ _METAVARS = {
     "lpips": "FILE",
     "inception": "FILE",
     "weights": "W,W,…",
+    "against": "MODEL[:SETTING]",
 }
 _ABOUT = {  # of what has another form in Python
     "sampling": "Solver, grid and number of steps, such as 'heun karras 10'; or default, paper "
@@ -141,40 +144,33 @@ def declared(home: str) -> dict[str, Declared]:
     text = _PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
     (node,) = [n for n in ast.parse(text).body if getattr(n, "name", None) == name]
     assert isinstance(node, ast.ClassDef | ast.FunctionDef)
-    return _fields(node, text) if isinstance(node, ast.ClassDef) else _arguments(node)
+    is_class = isinstance(node, ast.ClassDef)
+    found: dict[str, Declared] = {}
+    for own, kind, default, about in _fields(node, text) if is_class else _arguments(node):
+        literal = default.value if isinstance(default, ast.Constant) else None
+        found[own] = Declared(ast.unparse(kind) if kind else "", literal, plain(about))
+    return found
 
 
-def _arguments(node: ast.FunctionDef) -> dict[str, Declared]:
-    """Return the arguments of a function, as the section ``Args:`` of its docstring says."""
+def _arguments(node: ast.FunctionDef) -> Iterator[_Parts]:
+    """Yield the arguments of a function, as the section ``Args:`` of its docstring says."""
     _, _, section = (ast.get_docstring(node) or "").partition("Args:\n")
-    section = re.split(r"\n(?=\S)", section)[0]
-    entries = re.split(r"^    (?=\w)", section, flags=re.MULTILINE)[1:]
-    about = {name: text for name, _, text in (entry.partition(": ") for entry in entries)}
+    about = dict(re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE))
     own, known = node.args.args, node.args.defaults
     defaults = [*[None] * (len(own) - len(known)), *known, *node.args.kw_defaults]
-    return {
-        each.arg: _declared(each.annotation, default, about.get(each.arg, ""))
-        for each, default in zip([*own, *node.args.kwonlyargs], defaults, strict=True)
-    }
+    for each, default in zip([*own, *node.args.kwonlyargs], defaults, strict=True):
+        yield each.arg, each.annotation, default, about.get(each.arg, "")
 
 
-def _fields(node: ast.ClassDef, text: str) -> dict[str, Declared]:
-    """Return the fields of a class, described behind ``#:`` or in a string below."""
-    found: dict[str, Declared] = {}
+def _fields(node: ast.ClassDef, text: str) -> Iterator[_Parts]:
+    """Yield the fields of a class, described behind ``#:`` or in a string below."""
     lines = text.splitlines()
     for each, below in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(each, ast.AnnAssign):
             _, _, about = lines[(each.end_lineno or 0) - 1].partition("#: ")
             if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
                 about = cleandoc(str(below.value.value))
-            found[ast.unparse(each.target)] = _declared(each.annotation, each.value, about)
-    return found
-
-
-def _declared(annotation: ast.expr | None, default: ast.expr | None, about: str) -> Declared:
-    literal = default.value if isinstance(default, ast.Constant) else None
-    kind = ast.unparse(annotation) if annotation else ""
-    return Declared(kind, literal, plain(about))
+            yield ast.unparse(each.target), each.annotation, each.value, about
 
 
 def plain(text: str) -> str:

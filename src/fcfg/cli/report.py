@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fcfg.cli.options import Overwrite
+from fcfg.cli.options import Options, with_options
 
 
+@with_options(
+    asked=Options("reports.comparison.compare", "against"),
+    written=Options("reports.page.write_report", "out overwrite"),
+)
 def report(
     results: Annotated[
         list[Path],
@@ -19,23 +23,8 @@ def report(
             "several are compared.",
         ),
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder to write to; by default 'report', or 'comparison' for several, beside "
-            "the first result files.",
-        ),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL[:SETTING]",
-            help="Reference of paired differences; by default that of several models is the "
-            "default or strongest setting of the first.",
-        ),
-    ] = None,
-    overwrite: Overwrite = False,
+    asked: dict[str, Any],
+    written: dict[str, Any],
 ) -> None:
     """Write a report of an evaluation, or compare several: a page, figures and tables.
 
@@ -51,7 +40,7 @@ def report(
     from fcfg.cli.tables import print_overview
     from fcfg.reports import compare, write_report
 
-    comparison = compare(*results, against=against)
-    paths = write_report(comparison, out, overwrite=overwrite).paths
+    comparison = compare(*results, **asked)
+    paths = write_report(comparison, **written).paths
     print_overview(comparison)
     print(f"Written to {paths[0]}, with {len(paths) - 1} other files: figures and tables")

@@ -23,10 +23,7 @@ def studio(
     model: Model = "portraits",
     compare: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Another model of the same attributes. Repeatable.",
-        ),
+        typer.Option(metavar="MODEL", help="Another model of the same attributes. Repeatable."),
     ] = None,
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")

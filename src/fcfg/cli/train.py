@@ -11,16 +11,17 @@ import typer
 from fcfg.cli.options import Options, with_options
 
 
-@with_options(asked=Options("training.run.train", "part skip_bad"))
+@with_options(
+    of=Options("training.config.read_config", "data"),
+    asked=Options("training.run.train", "part skip_bad"),
+)
 def train(
     source: Annotated[
         str,
         typer.Argument(metavar="PRESET_OR_YAML", help="Name of a preset, or path of a YAML file."),
     ],
+    of: dict[str, Any],
     asked: dict[str, Any],
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the data, instead of data.path.")
-    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Pipeline folder; runs/NAME by default.")
     ] = None,
@@ -49,7 +50,7 @@ def train(
     """
     from fcfg.training import read_config
 
-    config = read_config(source, set_ or (), data=data)  # a mistake is refused without torch
+    config = read_config(source, set_ or (), **of)  # a mistake is refused without torch
     from fcfg.cli.progress import ProgressReporter
     from fcfg.support.config_files import to_yaml
     from fcfg.training import TrainingStopped

@@ -100,10 +100,7 @@ def build_app(studio: Studio) -> ASGIApp:
     routes = _Routes(studio)
     app = Starlette(
         routes=[
-            Route("/", routes.file),
-            Route("/static/{name}", routes.file),
-            Route("/api/model", routes.model),
-            Route("/api/samples", routes.samples),
+            *(Route(path, reply, methods=["GET"]) for path, reply in _fixed(studio).items()),
             Route("/api/images", routes.upload, methods=["POST"]),
             Route("/api/images/{name}.png", routes.image),
             Route("/api/act", routes.act, methods=["POST"]),
@@ -120,6 +117,23 @@ def build_app(studio: Studio) -> ASGIApp:
     return Safety(app, studio.rule)
 
 
+def _fixed(studio: Studio) -> dict[str, Response]:
+    """Return replies that are always the same, by path; so no request ever names a file."""
+    files = {
+        f"/static/{file.name}": Response(file.read_bytes(), media_type=_TYPES[file.suffix])
+        for file in sorted(STATIC.iterdir())
+    }
+    about = {
+        "models": [model.describe() for model in studio.models],
+        "version": __version__,
+        "public": studio.rule.token is not None,
+        "limits": {"upload_bytes": MOST_BYTES, "pixels": MOST_PIXELS, "steps": MOST_STEPS},
+    }
+    samples = {"samples": [sample.to_json() for sample in studio.samples.values()]}
+    replies = {"/api/model": JSON(about), "/api/samples": JSON(samples)}
+    return {"/": files["/static/index.html"], **files, **replies}
+
+
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     told, got = error.detail, repr(f"{request.method} {request.url.path[:80]}")
@@ -133,31 +147,10 @@ class _Routes:
 
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
-        self._models = [model.describe() for model in studio.models]
-        self._samples = [sample.to_json() for sample in studio.samples.values()]
-        # Read once: no request ever names a file.
-        files = sorted(STATIC.iterdir())
-        self._files = {file.name: (file.read_bytes(), _TYPES[file.suffix]) for file in files}
         self._pictures = Bodies(_BODIES * 3 // 4, studio.rule.patience)
         self._questions = Bodies(_BODIES // 4, studio.rule.patience)  # pictures hold up none
         self._room = Room(_DECODED, studio.rule.patience)
         self._tickets = itertools.count()
-
-    async def file(self, request: Request) -> Response:
-        name = request.path_params.get("name", "index.html")
-        if name not in self._files:
-            raise HTTPException(404)
-        content, kind = self._files[name]
-        return Response(content, media_type=kind)
-
-    async def model(self, _: Request) -> Response:
-        limits = {"upload_bytes": MOST_BYTES, "pixels": MOST_PIXELS, "steps": MOST_STEPS}
-        public = self._studio.rule.token is not None
-        about = {"version": __version__, "public": public, "limits": limits}
-        return JSON({"models": self._models, **about})
-
-    async def samples(self, _: Request) -> Response:
-        return JSON({"samples": self._samples})
 
     async def upload(self, request: Request) -> Response:
         async with (

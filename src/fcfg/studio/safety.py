@@ -15,7 +15,7 @@ import json
 import re
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -125,9 +125,7 @@ class Safety:
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
+                MutableHeaders(scope=message).update(HEADERS)
             elif unread and not message.get("more_body", False):
                 # A connection that is closed with bytes unread is reset, and the reply is lost.
                 await send({**message, "more_body": True})
@@ -139,9 +137,9 @@ class Safety:
                 message = {"type": "http.response.body"}
             await send(message)
 
-        known = self._has_token(request)
-        reply = self._too_often(f"{address} {known}") or self._from_elsewhere(request)
-        reply = reply or self._without_token(request, known) or self._too_many(address)
+        places = self._places_of_token(request)
+        reply = self._too_often(f"{address} {bool(places)}") or self._from_elsewhere(request)
+        reply = reply or self._without_token(places) or self._too_many(address)
         if reply is not None:
             await reply(scope, receive, send_safely)
             return
@@ -191,42 +189,34 @@ class Safety:
             return refusal(403, f"origin: expected {wanted}, got another site; open the page.")
         return None
 
-    def _has_token(self, request: Request) -> bool:
-        """Return whether a request has the token, if one is needed."""
-        token = self._rule.token
-        if token is None:
-            return True
-        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-        given = request.cookies.get(cookie_of(token), ""), bearer, _in_address(request)
-        return any(_equal(one, token) for one in given)
+    def _places_of_token(self, request: Request) -> list[str]:
+        """Return where a request has the token."""
+        token = self._rule.token or ""
+        given = {
+            "address": request.query_params.get("token", "") if request.method == "GET" else "",
+            "cookie": request.cookies.get(cookie_of(token), ""),
+            "header": request.headers.get("authorization", "").removeprefix("Bearer "),
+        }
+        right = token.encode()
+        return [each for each in given if hmac.compare_digest(given[each].encode(), right)]
 
-    def _without_token(self, request: Request, known: bool) -> Response | None:
+    def _without_token(self, places: Sequence[str]) -> Response | None:
         """Refuse strangers without a token; keep a right one in a cookie, out of the address."""
         token = self._rule.token
-        if token is not None and _equal(_in_address(request), token):
+        if token is not None and "address" in places:
             reply = RedirectResponse("/", 303)
             # Lax, so that a link from elsewhere opens the page; other sites are refused above.
             reply.set_cookie(cookie_of(token), token, httponly=True, samesite="lax")
             return reply
-        if known:
+        if token is None or places:
             return None
-        got = "none or another"
-        return refusal(
-            401, f"token: expected that of this server, got {got}; open the printed URL."
-        )
+        told = "token: expected that of this server, got none or another; open the printed URL."
+        return refusal(401, told)
 
 
 def cookie_of(token: str) -> str:
     """Return the name of the cookie with a token; browsers share cookies among all ports."""
     return f"fcfg-studio-{hex_digest(token, size=4)}"
-
-
-def _in_address(request: Request) -> str:
-    return request.query_params.get("token", "") if request.method == "GET" else ""
-
-
-def _equal(given: str, token: str) -> bool:
-    return hmac.compare_digest(given.encode(), token.encode())
 
 
 class Bodies:
