@@ -117,11 +117,8 @@ class Measurement:
         return None if entry is None else Cell(**{n: own.numpy() for n, own in entry.items()})
 
     def _measured(self, answer: Answer, block: Block) -> Cell:
-        images, space, (name, _) = (
-            answer.pair.images.float(),
-            self.pipeline.space,
-            answer.question.key,
-        )
+        images, space = answer.pair.images.float(), self.pipeline.space
+        name, _ = answer.question.key
         errors = np.full((len(images), 3), np.nan)
         if name in self.truth:
             found = image_errors(images, self.truth[name][block.rows], block.images.float())

@@ -23,8 +23,8 @@ from fcfg.judge import judged
 from fcfg.metrics import Bootstrap
 from fcfg.pipeline.calibration import AttributeWeight, Calibration, with_weights
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.plans import DEFAULT_GUIDANCE, default_sampling
-from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike, as_sampling
+from fcfg.pipeline.plans import DEFAULT_GUIDANCE, chosen_sampling
+from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike
 from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import ImagesLike, image_keys, read_images
@@ -102,8 +102,7 @@ def calibrate(
     """
     space, judge = pipeline.space, judge_of(pipeline)
     check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
-    default = default_sampling(None, guidance.anchor, guidance.drawn_noise)
-    chosen = as_sampling(sampling, default)
+    chosen = chosen_sampling(sampling, None, guidance.anchor, guidance.drawn_noise)
     rule, grid = checked_search(guidance, chosen, weights, space)
     x = read_images(images, channels=pipeline.denoiser.channels, size=pipeline.denoiser.size)
     table, keys = space.parse(attributes, len(x)), image_keys(x)

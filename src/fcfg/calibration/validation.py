@@ -85,12 +85,16 @@ def _balanced(
     discrete = [a.name for a in space if not isinstance(a, Continuous)]
     count = min(count, len(examples))
     most = min(max(_SHARE * count, _REFERENCES[0]), max(count, _REFERENCES[1]), len(examples))
+
+    def balanced_over(names: list[str]) -> tuple[NDArray[np.int64], int, list[str]]:
+        first, every = (balanced_rows(space, examples, names, n, seed) for n in (count, most))
+        return np.concatenate([first, np.setdiff1d(every, first)]), len(first), names
+
     with suppress(InputError):  # no image has some combination
-        first, every = (balanced_rows(space, examples, discrete, n, seed) for n in (count, most))
-        if len(first) > count / 2:
-            return np.concatenate([first, np.setdiff1d(every, first)]), len(first), discrete
-    first, every = (balanced_rows(space, examples, [], n, seed) for n in (count, most))
-    return np.concatenate([first, np.setdiff1d(every, first)]), len(first), []
+        found = balanced_over(discrete)
+        if found[1] > count / 2:
+            return found
+    return balanced_over([])
 
 
 def _truth(drawn: Portraits, rows: NDArray[np.int64]) -> TrueCounterfactual:

@@ -68,8 +68,7 @@ def calibrate(
     from fcfg.guidance import Guidance
     from fcfg.model.thresholds import Thresholds
     from fcfg.pipeline.calibration import Calibration
-    from fcfg.pipeline.plans import DEFAULT_GUIDANCE, default_sampling
-    from fcfg.sampling import as_sampling
+    from fcfg.pipeline.plans import DEFAULT_GUIDANCE, chosen_sampling
     from fcfg.storage import shipped
     from fcfg.support.outputs import Outputs, make_folder
     from fcfg.support.progress import share_bar
@@ -77,7 +76,7 @@ def calibrate(
 
     target, seed, accept = computing.target, asked["seed"], asked.pop("accept")
     rule = Guidance.parse(asked["guidance"]) if "guidance" in asked else DEFAULT_GUIDANCE
-    chosen = as_sampling(asked["sampling"], default_sampling(None, rule.anchor, rule.drawn_noise))
+    chosen = chosen_sampling(asked["sampling"], None, rule.anchor, rule.drawn_noise)
     pipeline = load_pipeline(model, "fcfg calibrate").to(target).prepare(computing.precision)
     judge_of(pipeline)  # refuses a model without a judge before images are read
     assert pipeline.folder is not None

@@ -235,8 +235,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
 
     def _repr_html_(self) -> str | None:
         """Show the model in a notebook, with the pictures that come with it."""
-        folder = None if self.folder is None else self.folder / "samples"
-        files = [] if folder is None or not folder.is_dir() else sorted(folder.iterdir())
+        files = [] if self.folder is None else sorted(self.folder.glob("samples/*"))
         paths = [path for path in files if path.suffix.lower() in SUFFIXES]
         if not paths or self.size is None or self.channels not in (1, 3):
             return None

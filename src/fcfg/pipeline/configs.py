@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from pydantic import Field
@@ -18,22 +18,37 @@ from fcfg.pipeline.calibration import Calibration
 from fcfg.storage import ModelConfig
 from fcfg.support.errors import check_is
 
-RECORDS = {"calibration": Calibration, "thresholds": Thresholds}
+DenoiserT = TypeVar("DenoiserT", bound=Denoiser)
 
 
-class DiffusionConfig(ModelConfig[Denoiser]):
+class DenoiserConfig(ModelConfig[DenoiserT]):
+    """What folders of all pipelines hold: how images are noised, and two records."""
+
+    records: ClassVar = {"calibration": Calibration, "thresholds": Thresholds}
+
+    parameterisation: Parameterisation
+    schedule: Kind
+    steps: int  #: number T of times
+
+    @classmethod
+    def describe(cls, image_model: DenoiserT) -> dict[str, Any]:
+        """Return how images of a denoiser are noised."""
+        return {
+            "parameterisation": image_model.parameterisation,
+            "schedule": image_model.schedule.kind,
+            "steps": image_model.schedule.steps,
+        }
+
+
+class DiffusionConfig(DenoiserConfig[Denoiser]):
     """A diffusion pipeline."""
 
     version: ClassVar[int] = 1  #: read by older releases, which know no kinds
-    records = RECORDS
 
     kind: str = Field(default="diffusion", exclude=True)  #: not in the file
     network: UNetConfig | str  #: or the name of a user-defined class
     channels: int = Field(ge=1)
     stride: int = Field(ge=1)
-    parameterisation: Parameterisation
-    schedule: Kind
-    steps: int  #: number T of times
     embedding: int = Field(ge=1)  #: width of an attribute's block
 
     @classmethod
@@ -43,7 +58,7 @@ class DiffusionConfig(ModelConfig[Denoiser]):
         do = "save a model of your own kind, see fcfg.storage.register_kind"
         check_is("denoiser, embedder", embedder, AttributeEmbedder, "an AttributeEmbedder", do=do)
         is_known = type(network) is UNet
-        return noise_of(image_model) | {
+        return super().describe(image_model) | {
             "network": network.config if is_known else type(network).__qualname__,
             "channels": image_model.channels,
             "stride": image_model.stride,
@@ -70,12 +85,3 @@ class DiffusionConfig(ModelConfig[Denoiser]):
             stride=self.stride,
             parameterisation=self.parameterisation,
         )
-
-
-def noise_of(denoiser: Denoiser) -> dict[str, Any]:
-    """Return how images of a denoiser are noised."""
-    return {
-        "parameterisation": denoiser.parameterisation,
-        "schedule": denoiser.schedule.kind,
-        "steps": denoiser.schedule.steps,
-    }

@@ -34,7 +34,7 @@ from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.configs import DiffusionConfig
 from fcfg.pipeline.drawn_noise import check_path
 from fcfg.pipeline.inference import abduct_images, generate_images, ready, restore_abduction
-from fcfg.pipeline.plans import Defaults, GuidedPlan, Needs, default_sampling
+from fcfg.pipeline.plans import Defaults, GuidedPlan, Needs, chosen_sampling
 from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
 from fcfg.sampling import PRESETS, SamplingLike, as_sampling
@@ -112,10 +112,9 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """
         is_paper = as_sampling(sampling) == PRESETS["paper"]
         guidance = self.defaults.guidance(self.calibration, targets, setting, anchor, is_paper)
-        default = default_sampling(self.calibration, guidance.anchor, guidance.drawn_noise)
-        chosen = as_sampling(sampling, default)
-        world = (self.denoiser, self.graph)
-        return GuidedPlan.resolve(*world, guidance, chosen, targets, partition)
+        kinds = guidance.anchor, guidance.drawn_noise
+        chosen = chosen_sampling(sampling, self.calibration, *kinds)
+        return GuidedPlan.resolve(self.denoiser, self.graph, guidance, chosen, targets, partition)
 
     def to(self, device: torch.device | str) -> Self:
         """Move the networks and prepare them again; the causal model stays on the CPU."""
@@ -200,8 +199,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             is_paper = as_sampling(sampling) == PRESETS["paper"]
             keep = drawn_noise or not is_paper if anchor is None else anchor
             path = check_path(keep, drawn_noise)
-            default = default_sampling(self.calibration, keep, drawn_noise)
-            plan = Plan(Guidance.none(), 1, Needs(as_sampling(sampling, default), path))
+            chosen = chosen_sampling(sampling, self.calibration, keep, drawn_noise)
+            plan = Plan(Guidance.none(), 1, Needs(chosen, path))
         return super().abduct(images, attributes, plan=plan, **options)
 
     def infer(self, factual: Factual, plan: Plan[Guidance], run: Run) -> Abduction:

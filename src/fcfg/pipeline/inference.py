@@ -61,22 +61,21 @@ def restore_abduction(
     denoiser: Denoiser, model: str, factual: Factual, needs: Needs, inferred: Mapping[str, Tensor]
 ) -> Abduction | None:
     """Return an abduction from what was inferred before; None if anything is missing."""
-    semantics, path = inferred.get("semantics"), None
-    if not {"x", "evaluations"} <= inferred.keys() or inferred["x"].shape != factual.images.shape:
-        return None
-    if (semantics is None) == (denoiser.semantic_width > 0):
+    needed, path = {"x", "evaluations"}, None
+    needed |= {"states"} if needs.path == "inferred" else set()
+    needed |= {"semantics"} if denoiser.semantic_width else set()
+    if not needed <= inferred.keys() or inferred["x"].shape != factual.images.shape:
         return None
     if needs.path == "inferred":
-        if "states" not in inferred:
-            return None
         noises = inferred.get("noises")
         noises = None if noises is None else noises.transpose(0, 1)
         path = Path(inferred["states"].transpose(0, 1), noises)
     companions = (inferred[name] for name in sorted(inferred) if name.startswith("companion"))
     about = (inferred.get("residual"), inferred["evaluations"])
     end = Trajectory.joined([Trajectory(inferred["x"], tuple(companions), *about)])
-    known = (needs.sampling, needs.sampling.times(denoiser.schedule), model, path, semantics)
-    return Abduction(factual.images, factual.attributes, factual.keys, end, *known)
+    known = (end, needs.sampling, needs.sampling.times(denoiser.schedule), model, path)
+    own = (factual.images, factual.attributes, factual.keys)
+    return Abduction(*own, *known, inferred.get("semantics"))
 
 
 def ready(batches: Batches, abduction: Abduction, plan: GuidedPlan) -> Abduction:

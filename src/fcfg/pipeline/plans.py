@@ -16,7 +16,7 @@ from fcfg.guidance import Guidance, PathKind, WeightTable
 from fcfg.model import Plan
 from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.calibration import Calibration
-from fcfg.sampling import ANCHORED, DRAWN_NOISE, PRESETS, SamplingConfig, as_sampling
+from fcfg.sampling import ANCHORED, DRAWN_NOISE, PRESETS, SamplingConfig, SamplingLike, as_sampling
 from fcfg.support.errors import InputError, check_is
 
 #: Guidance of a model without a calibration; 1.7 is about the median of calibrated weights.
@@ -141,14 +141,13 @@ class Defaults:
         return guidance
 
 
-def default_sampling(
-    calibration: Calibration | None, anchored: bool, drawn_noise: bool
+def chosen_sampling(
+    sampling: SamplingLike, calibration: Calibration | None, anchored: bool, drawn_noise: bool
 ) -> SamplingConfig:
-    """Return the default solver, grid and steps; those of a calibration that is anchored alike."""
+    """Return solver, grid and steps; by default those of a calibration that is anchored alike."""
+    default = DRAWN_NOISE if drawn_noise else ANCHORED if anchored else PRESETS["default"]
     if calibration is not None:
         rule = Guidance.parse(calibration.rule)
         if (rule.anchor, rule.drawn_noise) == (anchored, drawn_noise):
-            return as_sampling(calibration.sampling)
-    if drawn_noise:
-        return DRAWN_NOISE
-    return ANCHORED if anchored else PRESETS["default"]
+            default = as_sampling(calibration.sampling)
+    return as_sampling(sampling, default)

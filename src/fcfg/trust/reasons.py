@@ -8,13 +8,12 @@ the judge errs on the picture.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fcfg.causal.attributes import AbstractAttribute, Categorical, Column, Continuous, Table
+from fcfg.causal.attributes import Categorical, Continuous, Table
 from fcfg.judge import Reading
 from fcfg.metrics import level_scores
 from fcfg.model import Action, AnyModel, Plan
@@ -106,35 +105,22 @@ def not_reached(
     if before is None or after is None:
         return found
     for name in action.targets:
-        asked, words = action.attributes[name], model.words.get(name, _NO_YES)
-        read = before.scores[name], after.scores[name]
-        is_missed, told = _missed(model.space[name], factual[name], asked, *read, words)
+        asked, read = action.attributes[name], after.scores[name]
+        attribute, words = model.space[name], model.words.get(name, _NO_YES)
+        if isinstance(attribute, Continuous):
+            own, shown = factual[name], before.scores[name]
+            bound = np.maximum(np.abs(read - shown), np.abs(shown - own))
+            is_missed = (asked != own) & (np.abs(read - asked) > bound)
+            told, wanted = ([f"{value:.3g}" for value in values] for values in (read, asked))
+        elif isinstance(attribute, Categorical):
+            is_missed = level_scores(read, asked) < read.max(axis=1)
+            codes = (read.argmax(axis=1), asked)
+            told, wanted = ([attribute.levels[int(code)] for code in own] for own in codes)
+        else:
+            is_missed = np.where(asked == 1, read, 1 - read) < 0.5
+            of = "" if words == _NO_YES else f" {words[1]}"
+            told = [f"{100 * share:.0f} %{of}" for share in read]
+            wanted = [words[int(value)] for value in asked]
         for row in np.flatnonzero(is_missed).tolist():
-            found[row][name] = told(row)
+            found[row][name] = f"reads {told[row]}, asked {wanted[row]}"
     return found
-
-
-def _missed(
-    attribute: AbstractAttribute,
-    factual: Column,
-    asked: Column,
-    before: Column,
-    read: Column,
-    words: Sequence[str],
-) -> tuple[NDArray[np.bool_], Callable[[int], str]]:
-    """Return which images miss what was asked, and the function that tells of one of them."""
-    if isinstance(attribute, Continuous):
-        bound = np.maximum(np.abs(read - before), np.abs(before - factual))
-        is_missed = (asked != factual) & (np.abs(read - asked) > bound)
-        return is_missed, lambda row: f"reads {read[row]:.3g}, asked {asked[row]:.3g}"
-    if isinstance(attribute, Categorical):
-        levels, likeliest = attribute.levels, read.argmax(axis=1)
-        is_missed = level_scores(read, asked) < read.max(axis=1)
-        return (
-            is_missed,
-            lambda row: f"reads {levels[likeliest[row]]}, asked {levels[int(asked[row])]}",
-        )
-    of = "" if words == _NO_YES else f" {words[1]}"
-    return np.where(
-        asked == 1, read, 1 - read
-    ) < 0.5, lambda row: f"reads {100 * read[row]:.0f} %{of}, asked {words[int(asked[row])]}"

@@ -19,8 +19,8 @@ from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge
 from fcfg.model.thresholds import WAY_BACK, Thresholds, signal_ranges, way_back_guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.plans import default_sampling
-from fcfg.sampling import SamplingLike, as_sampling
+from fcfg.pipeline.plans import chosen_sampling
+from fcfg.sampling import SamplingLike
 from fcfg.support.errors import InputError, check_integer, quoted
 from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.progress import OnProgress
@@ -85,8 +85,7 @@ def trust_thresholds(
     }
     anchored = any(rule.anchor for rule in used.values())
     drawn_noise = any(rule.drawn_noise for rule in used.values())
-    default = default_sampling(pipeline.calibration, anchored, drawn_noise)
-    chosen = as_sampling(sampling, default)
+    chosen = chosen_sampling(sampling, pipeline.calibration, anchored, drawn_noise)
     first, few = x[:count], {name: column[:count] for name, column in table.items()}
     losses = loss_signals(denoiser, first, few, batch_size)
     report: OnProgress = on_progress or (lambda share: None)

@@ -8,31 +8,26 @@ import torch
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.model import Traits
-from fcfg.pipeline.configs import RECORDS, noise_of
+from fcfg.pipeline.configs import DenoiserConfig
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import Defaults
 from fcfg.rivals.sadcg.denoiser import SemanticDenoiser, SemanticEmbedder
 from fcfg.rivals.sadcg.network import SemanticConfig, SemanticEncoder, SemanticUNet
-from fcfg.storage import ModelConfig, register_kind
+from fcfg.storage import register_kind
 
 
-class SemanticPipelineConfig(ModelConfig[SemanticDenoiser]):
+class SemanticPipelineConfig(DenoiserConfig[SemanticDenoiser]):
     """A diffusion pipeline with semantic abduction (SA-DCG)."""
 
-    records = RECORDS
-
     network: SemanticConfig
-    parameterisation: Parameterisation
-    schedule: Kind
-    steps: int  #: number T of times
 
     @classmethod
     def describe(cls, image_model: SemanticDenoiser) -> dict[str, Any]:
         """Return what the denoiser is made of."""
-        return noise_of(image_model) | {"network": image_model.encoder.config}
+        return super().describe(image_model) | {"network": image_model.encoder.config}
 
     @classmethod
     def networks(cls, image_model: SemanticDenoiser) -> dict[str, nn.Module]:
