@@ -19,7 +19,7 @@ from fcfg.judge import AttributeJudge
 from fcfg.model import load, save
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.storage import FORMAT
-from fcfg.storage.weight_files import digest
+from fcfg.storage.folder import digest
 from refusal import refused
 from tiny import GRAPH, SPACE, tiny_pipeline
 from worlds import mixture_pipeline

@@ -18,7 +18,7 @@ from evaluations import calibration_of, tiny_model
 from fcfg.model import AnyModel
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.storage import register_kind
-from fcfg.storage.weight_files import digest
+from fcfg.storage.folder import digest
 from fcfg.support.hashing import digest_of_values
 from fcfg.trust import Thresholds
 from laws import KINDS, shift

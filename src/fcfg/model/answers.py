@@ -55,6 +55,14 @@ class Options(Work, total=False):
     resize: bool  #: whether to make pictures fit as in training, like ``fcfg generate``
 
 
+class Preparation(TypedDict, total=False):
+    """How a network computes, beside its precision; by default not compiled, and with graphs."""
+
+    compile: bool  #: whether to compile it, which takes a while at the first call
+    batch_size: int  #: largest compiled batch; use the number of images per call to avoid padding
+    cuda_graphs: bool  #: whether to replay steps as CUDA graphs, with few images on a GPU
+
+
 @dataclass(frozen=True)
 class Traits:
     """What the answers of a kind of models have; by default none of it."""

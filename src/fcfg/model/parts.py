@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.judge import AttributeJudge, Reading
-from fcfg.model.answers import Traits
+from fcfg.model.answers import Preparation, Traits
 from fcfg.model.thresholds import Thresholds
 from fcfg.storage import Storage, load_model, read_words, save_model
 from fcfg.support.errors import InputError, check_is
@@ -95,21 +95,12 @@ class AbstractModel(ABC):
             self.judge.to(device)
         return self
 
-    def prepare(
-        self,
-        precision: str = "auto",
-        *,
-        compile: bool = False,
-        batch_size: int = 256,
-        cuda_graphs: bool = True,
-    ) -> Self:
+    def prepare(self, precision: str = "auto", **how: Unpack[Preparation]) -> Self:
         """Choose how the network computes, where the model offers a choice.
 
         Args:
             precision: 'float32', 'tf32', 'bf16', or 'auto': tf32 on a GPU, float32 on a CPU.
-            compile: Whether to compile the network, which takes a while at the first call.
-            batch_size: Largest compiled batch; use the number of images per call to avoid padding.
-            cuda_graphs: Whether to replay steps as CUDA graphs, with few images on a GPU.
+            **how: Compilation and CUDA graphs, see :class:`fcfg.model.Preparation`.
         """
         return self
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, TypeVar, Unpack
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import Partition
 from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.diffusion.networks import UNet, UNetConfig
+from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
 from fcfg.guidance import Guidance
 from fcfg.model import (
     Action,
@@ -26,22 +31,91 @@ from fcfg.model import (
     Factual,
     Options,
     Plan,
+    Preparation,
     Run,
     Traits,
 )
+from fcfg.model.thresholds import Thresholds
 from fcfg.pipeline.batching import Batches
 from fcfg.pipeline.calibration import Calibration
-from fcfg.pipeline.configs import DiffusionConfig
 from fcfg.pipeline.drawn_noise import check_path
 from fcfg.pipeline.inference import abduct_images, generate_images, ready, restore_abduction
 from fcfg.pipeline.plans import Defaults, GuidedPlan, Needs, chosen_sampling
 from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
 from fcfg.sampling import PRESETS, SamplingLike, as_sampling
-from fcfg.storage import register_kind
+from fcfg.storage import ModelConfig, register_kind
 from fcfg.support.errors import InputError, check_is, short
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike
+
+DenoiserT = TypeVar("DenoiserT", bound=Denoiser)
+
+
+class DenoiserConfig(ModelConfig[DenoiserT]):
+    """What folders of all pipelines hold: how images are noised, and two records."""
+
+    records: ClassVar = {"calibration": Calibration, "thresholds": Thresholds}
+
+    parameterisation: Parameterisation
+    schedule: Kind
+    steps: int  #: number T of times
+
+    @classmethod
+    def describe(cls, image_model: DenoiserT) -> dict[str, Any]:
+        """Return how images of a denoiser are noised."""
+        return {
+            "parameterisation": image_model.parameterisation,
+            "schedule": image_model.schedule.kind,
+            "steps": image_model.schedule.steps,
+        }
+
+
+class DiffusionConfig(DenoiserConfig[Denoiser]):
+    """A diffusion pipeline."""
+
+    version: ClassVar[int] = 1  #: read by older releases, which know no kinds
+
+    kind: str = Field(default="diffusion", exclude=True)  #: not in the file
+    network: UNetConfig | str  #: or the name of a user-defined class
+    channels: int = Field(ge=1)
+    stride: int = Field(ge=1)
+    embedding: int = Field(ge=1)  #: width of an attribute's block
+
+    @classmethod
+    def describe(cls, image_model: Denoiser) -> dict[str, Any]:
+        """Return what the denoiser is made of; refuse an embedder that cannot be built again."""
+        network, embedder = image_model.network, image_model.embedder
+        do = "save a model of your own kind, see fcfg.storage.register_kind"
+        check_is("denoiser, embedder", embedder, AttributeEmbedder, "an AttributeEmbedder", do=do)
+        is_known = type(network) is UNet
+        return super().describe(image_model) | {
+            "network": network.config if is_known else type(network).__qualname__,
+            "channels": image_model.channels,
+            "stride": image_model.stride,
+            "embedding": embedder.width,
+        }
+
+    @classmethod
+    def networks(cls, image_model: Denoiser) -> dict[str, nn.Module]:
+        """Return the network and the embedder."""
+        return {"network": image_model.network, "embedder": image_model.embedder}
+
+    def build(self, space: AttributeSpace, network: nn.Module | None) -> Denoiser:
+        """Return the denoiser, without weights."""
+        with torch.device("meta"):
+            embedder = AttributeEmbedder(space, self.embedding)
+            if isinstance(self.network, UNetConfig):
+                network = UNet(self.network)
+        assert network is not None, "load asks for the network of a user-defined class"
+        return Denoiser(
+            network,
+            embedder,
+            NoiseSchedule(self.schedule, self.steps),
+            channels=self.channels,
+            stride=self.stride,
+            parameterisation=self.parameterisation,
+        )
 
 
 @register_kind(DiffusionConfig)
@@ -121,20 +195,13 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         super().to(device)
         return self if self.execution is None else self._prepared(self.execution)
 
-    def prepare(
-        self,
-        precision: str = "auto",
-        *,
-        compile: bool = False,
-        batch_size: int = 256,
-        cuda_graphs: bool = True,
-    ) -> Self:
+    def prepare(self, precision: str = "auto", **how: Unpack[Preparation]) -> Self:
         """Choose how the network computes; its weights do not change.
 
         Answers differ only by rounding, most with bf16. The sampler stays in float32. Torch's
         switches for TF32 are set, which hold for the whole process: the last call counts.
         """
-        return self._prepared(Execution(precision, compile, batch_size, cuda_graphs))
+        return self._prepared(Execution(precision, **how))
 
     def _prepared(self, execution: Execution) -> Self:
         self._recorder = prepare_denoiser(self.denoiser, execution)

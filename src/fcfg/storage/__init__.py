@@ -13,8 +13,7 @@ from fcfg.storage.folder import (
     save_model,
     shipped,
 )
-from fcfg.storage.kinds import FORMAT, ModelConfig, find_setting, register_kind
-from fcfg.storage.weight_files import Storage
+from fcfg.storage.kinds import FORMAT, ModelConfig, Storage, find_setting, register_kind
 
 __all__ = [
     "FORMAT",

@@ -7,8 +7,10 @@ They name the weights that they belong to, so that those of an older model are i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,24 +18,16 @@ from typing import Any, Protocol, get_args
 
 import torch
 from pydantic import ValidationError
+from safetensors import SafetensorError
 from safetensors import torch as safetensors
-from torch import nn
+from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.networks import Judge
 from fcfg.judge import AttributeJudge
-from fcfg.storage.kinds import FORMAT, ModelConfig, find_kind
-from fcfg.storage.weight_files import (
-    ADVICE,
-    Storage,
-    digest,
-    exact_tensors,
-    fill,
-    refusal,
-    stored_tensors,
-)
+from fcfg.storage.kinds import FORMAT, ModelConfig, Storage, find_kind
 from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError, check_among, check_is
 from fcfg.support.files import write_atomically
@@ -42,7 +36,9 @@ from fcfg.support.weights import check_finite
 from fcfg.version import __version__
 
 CONFIG = "config.json"
+ADVICE = "check the path, or copy the folder again"
 _MODELS = Path(__file__).parents[1] / "pipeline" / "models"
+_HEADER = 4096  # bytes that a file of weights may have for each tensor, beside its numbers
 
 
 class StorableModel(Protocol):
@@ -261,3 +257,70 @@ def _json_values(provenance: Mapping[str, Any]) -> dict[str, Any]:
             got=error,
             do="convert arrays and tensors with .tolist() or .item()",
         ) from error
+
+
+def fill(module: nn.Module, folder: Path, files: Mapping[str, str], part: str) -> None:
+    """Load the weights of one part, and check that they are the ones that were saved."""
+    name = Path(files.get(part, "missing")).name
+    tensors: Mapping[str, Tensor] = module.state_dict()
+    most = _HEADER + sum(_HEADER + 8 * tensor.numel() for tensor in tensors.values())
+    try:
+        status = (folder / name).stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            kind = "a pipe or a device" if not stat.S_ISREG(status.st_mode) else "a larger file"
+            raise refusal(folder, f"weights in {name} that fit its {part}", kind)
+        data = (folder / name).read_bytes()
+        if name != f"{part}-{digest(data)}.safetensors":
+            raise refusal(folder, f"{name} as it was written", "other contents, or a part of it")
+        tensors = safetensors.load(data)
+        check_finite(f"checkpoint {folder}, {part}", tensors)
+        if part != "scm":
+            tensors = {key: _widened(tensor) for key, tensor in tensors.items()}
+        meta = any(parameter.is_meta for parameter in module.parameters())
+        module.load_state_dict(tensors, assign=meta)
+    except OSError as error:
+        raise refusal(folder, f"the file {name}", error.strerror) from error
+    except (RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise refusal(folder, f"weights in {name} that fit its {part}", reason) from error
+
+
+def stored_tensors(module: nn.Module, storage: Storage) -> dict[str, Tensor]:
+    """Return the weights of a module in the precision of the file."""
+    target = getattr(torch, storage)
+    stored: dict[str, Tensor] = {}
+    for key, tensor in exact_tensors(module).items():
+        if not tensor.is_floating_point():
+            stored[key] = tensor
+            continue
+        stored[key] = tensor.to(target)
+        lost = tensor.dtype == torch.float64 or not torch.isfinite(stored[key]).all()
+        if lost:
+            raise InputError(
+                f"weights '{key}'",
+                expected=f"finite numbers that fit into {storage}",
+                got=f"{tensor.dtype} up to {tensor.abs().max().item():.3g}".replace("torch.", ""),
+                do="convert the network to float32, or look for a training that diverged",
+            )
+    return stored
+
+
+def exact_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return copies of the tensors of a module, tied weights included."""
+    state: Mapping[str, Tensor] = module.state_dict()
+    own = torch.contiguous_format
+    return {key: tensor.detach().cpu().clone(memory_format=own) for key, tensor in state.items()}
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def digest(data: bytes) -> str:
+    """Return the digest that names a file."""
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def refusal(folder: Path, expected: str, got: object) -> InputError:
+    """Return the refusal of a folder."""
+    return InputError(f"checkpoint {folder}", expected=expected, got=got, do=ADVICE)

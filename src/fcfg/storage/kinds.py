@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
@@ -15,10 +15,10 @@ from torch import nn
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.networks import JudgeConfig
 from fcfg.storage.beside import Number, StoredRecord
-from fcfg.storage.weight_files import Storage
 from fcfg.support.errors import InputError, short
 
 FORMAT = 2
+Storage: TypeAlias = Literal["float32", "float16"]
 ImageModelT = TypeVar("ImageModelT", bound=nn.Module)
 ModelT = TypeVar("ModelT", bound="NamedKind")
 

@@ -11,8 +11,7 @@ from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.model import Traits
-from fcfg.pipeline.configs import DenoiserConfig
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.pipeline.counterfactual import CounterfactualPipeline, DenoiserConfig
 from fcfg.pipeline.plans import Defaults
 from fcfg.rivals.sadcg.denoiser import SemanticDenoiser, SemanticEmbedder
 from fcfg.rivals.sadcg.network import SemanticConfig, SemanticEncoder, SemanticUNet
