@@ -392,7 +392,7 @@ def test_the_command_keeps_the_default_where_a_calibration_is_in_doubt(
     assert "fewer than 8 images in each direction.\n" in out
     kept = " and ".join(f"contrast:{weight};anchor=true" for weight in (1.25, 2.0, 1.625))
     assert f"The model keeps its default, {kept}, with thresholds of trust.\n" in out
-    assert out.endswith("add --accept; what is measured is kept in runs/calibrations.\n")
+    assert out.endswith("add --accept; what is measured is in runs/calibrations.\n")
     after = fcfg.load(model)
     assert after.calibration == before.calibration
     method = before.plan(["smiling"])
