@@ -106,12 +106,10 @@ class StructuralCausalModel(nn.Module):
             )
         for node in self._children():
             if np.ptp(columns[node]) == 0:
-                raise InputError(
-                    f"attribute '{node}'",
-                    expected="at least two different values to fit its mechanism",
-                    got=f"{columns[node][0]} in all {len(columns[node])} rows",
-                    do="add rows, or make it a root of the graph",
-                )
+                expected = "at least two different values to fit its mechanism"
+                got = f"{columns[node][0]} in all {len(columns[node])} rows"
+                do = "add rows, or make it a root of the graph"
+                raise InputError(f"attribute '{node}'", expected=expected, got=got, do=do)
         losses: dict[str, float] = {}
         for node in self._children():
             values, context = _tensor(columns[node]), self._context(node, columns)

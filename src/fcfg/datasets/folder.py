@@ -82,12 +82,9 @@ class FolderData(AbstractDrawnData, frozen=True):
 def read_metadata(root: Path) -> dict[str, list[str]]:
     """Read ``metadata.csv``, which must have a column ``file_name``."""
     if not (root / METADATA).is_file():
-        raise InputError(
-            f"data in {root}",
-            expected=f"a file '{METADATA}' with a column 'file_name'",
-            got="none",
-            do="list the images and their attributes in it",
-        )
+        expected = f"a file '{METADATA}' with a column 'file_name'"
+        do = "list the images and their attributes in it"
+        raise InputError(f"data in {root}", expected=expected, got="none", do=do)
     table = read_columns(root / METADATA)
     check_columns(METADATA, ["file_name"], table)
     return table

@@ -68,12 +68,8 @@ def write_shapes(folder: str | os.PathLike[str], count: int = 1000, seed: int = 
     """
     path, shapes = Path(folder), sample(count, seed)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(
-            f"folder {path}",
-            expected="a folder that does not exist, or is empty",
-            got="something else",
-            do="choose another name",
-        )
+        expected, do = "a folder that does not exist, or is empty", "choose another name"
+        raise InputError(f"folder {path}", expected=expected, got="something else", do=do)
     path.mkdir(parents=True, exist_ok=True)
     lines = [",".join(["file_name", *GRAPH])]
     for number, shape in enumerate(shapes):

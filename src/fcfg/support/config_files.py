@@ -130,9 +130,7 @@ class _Loader(yaml.SafeLoader):
         self._level -= 1
         seen: set[Hashable] = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            value: Hashable = (
-                self.construct_object(key) if isinstance(key, yaml.ScalarNode) else key
-            )
+            value = self.construct_object(key) if isinstance(key, yaml.ScalarNode) else key
             if value in seen:
                 raise _problem(f"{value!r} twice", key)
             seen.add(value)
@@ -179,7 +177,9 @@ def _faults(error: ErrorDetails, root: type[BaseModel], subject: str) -> Iterato
         expected, do = "a list", f"write [{given}]"
     elif kind == "value_error":
         expected, got, do = "values that fit together", message, "correct one of them"
-    where = ".".join(_without_tags(loc))
+    # Pydantic adds the member of the union, which the file does not have.
+    has_tag = loc[:1] == ["data"] and len(loc) > 2
+    where = ".".join(loc[:1] + loc[2:] if has_tag else loc)
     about = f"{subject}, '{where}'" if where else subject
     yield InputError(about, expected=expected, got=got, do=do)
 
@@ -193,25 +193,16 @@ def _models(annotation: object) -> list[type[BaseModel]]:
 
 def _section_at(root: type[BaseModel], loc: Sequence[str]) -> list[type[BaseModel]]:
     """Return the models that a location may have."""
-    models: list[type[BaseModel]] = [root]
+    models = [root]
     for key in loc:
-        tagged = [model for model in models if key in _tags(model)]
-        if tagged and len(models) > 1:
-            models = tagged
-        else:
-            fields = [model.model_fields[key] for model in models if key in model.model_fields]
-            models = [model for field in fields for model in _models(field.annotation)]
+        fields = [model.model_fields[key] for model in models if key in model.model_fields]
+        inside = [model for field in fields for model in _models(field.annotation)]
+        models = [model for model in models if key in _tags(model)] or inside
     return models
 
 
 def _tags(model: type[BaseModel]) -> tuple[str, ...]:
     """Return the values of ``format``, which distinguishes the members of a union."""
-    field = model.model_fields.get("format")
-    return () if field is None else get_args(field.annotation)
-
-
-def _without_tags(loc: Sequence[str]) -> list[str]:
-    """Return a location as in the file, without the union members that pydantic adds."""
-    return [
-        key for i, key in enumerate(loc) if i == 0 or loc[i - 1] != "data" or i == len(loc) - 1
-    ]
+    return (
+        get_args(model.model_fields["format"].annotation) if "format" in model.model_fields else ()
+    )

@@ -98,12 +98,12 @@ def _columns(
 def _check_header(path: Path, header: list[str]) -> None:
     doubled = [name for name, count in Counter(header).items() if count > 1]
     others = [name for mark, name in _SEPARATORS.items() if mark in "".join(header)]
-    expected, do = "a first line that names every column once", "add or correct the first line"
     if len(header) == 1 and others:
         got = f"{others[0]} in its first line, and no comma"
         expected, do = "commas between the columns", "save it with commas as separators"
     elif doubled or not header:
         got = f"{listed(doubled)} more than once" if doubled else "an empty file"
+        expected, do = "a first line that names every column once", "add or correct the first line"
     else:
         return
     raise InputError(str(path), expected=expected, got=got, do=do)

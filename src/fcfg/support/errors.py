@@ -48,8 +48,7 @@ def together(*checks: Callable[[], Any]) -> list[Any]:
     Traceback (most recent call last):
     fcfg.InputError: unit: expected one of 'kelvin', got 'kelivn'; did you mean 'kelvin'?
     """
-    results: list[Any] = []
-    faults: list[InputError] = []
+    results, faults = list[Any](), list[InputError]()
     for check in checks:
         try:
             results.append(check())

@@ -49,11 +49,10 @@ def naming(path: Path) -> Generator[None]:
 
 def remove_files(paths: Iterable[Path]) -> None:
     """Remove files, which may be missing, and their folders if these become empty."""
-    folders: set[Path] = set()
-    for path in paths:
+    found = list(paths)
+    for path in found:
         path.unlink(missing_ok=True)
-        folders.add(path.parent)
-    for folder in folders:
+    for folder in {path.parent for path in found}:
         if not any(folder.iterdir()):
             folder.rmdir()
 

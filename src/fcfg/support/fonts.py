@@ -69,9 +69,5 @@ def _fonts(names: tuple[str, ...], size: int) -> list[Font]:
 
 @cache
 def _has(font: Font, letter: str) -> bool:
-    return _drawn(font, letter) != _drawn(font, _NO_LETTER)
-
-
-def _drawn(font: Font, letter: str) -> tuple[tuple[int, int], bytes]:
-    mask = font.getmask(letter)
-    return mask.size, bytes(cast(Iterable[int], mask))
+    drawn, missing = (font.getmask(each) for each in (letter, _NO_LETTER))
+    return (drawn.size, [*drawn]) != (missing.size, [*missing])

@@ -32,13 +32,11 @@ def check_options(options: Any, subject: str) -> None:
         kind, value = type(each.default), getattr(options, each.name)
         if kind not in (bool, int, float):
             continue
+        expected = each.metadata.get("expected", "a number")
+        is_legal = each.metadata.get("is_legal", is_number)
+        legal = is_number(value) and (kind is float or value % 1 == 0) and is_legal(value)
         if kind is bool:
             expected, legal = "true or false", isinstance(value, bool)
-        else:
-            expected = each.metadata.get("expected", "a number")
-            legal = is_number(value) and (kind is float or value % 1 == 0)
-            is_legal = each.metadata.get("is_legal")
-            legal = legal and (is_legal is None or is_legal(value))
         if not legal:
             do = f"{each.default} is the default"
             raise InputError(f"{subject} {each.name}", expected=expected, got=short(value), do=do)
@@ -105,19 +103,17 @@ class TextForm:
                 do = f"write for example {example}"
                 raise InputError(subject, expected="a number", got=repr(value), do=do) from error
 
-        head, *options = str(text).split(";")
+        head, *stated_options = str(text).split(";")
         name, colon, stated = (part.strip() for part in head.partition(":"))
         numbers = {"": stated} if colon else {}
         if "=" in stated:
             numbers = parse_pairs(stated.split(","), subject, example=example)
+        options = parse_pairs(stated_options, subject, example=example)
         switches = {"true": True, "false": False}
         return cls(
             name,
             {group: number(value) for group, value in numbers.items()},
-            {
-                option: switches[value] if value in switches else number(value)
-                for option, value in parse_pairs(options, subject, example=example).items()
-            },
+            {key: switches[x] if x in switches else number(x) for key, x in options.items()},
         )
 
     def __str__(self) -> str:
@@ -150,11 +146,7 @@ def parse_pairs(parts: Iterable[str], subject: str, *, example: str) -> dict[str
     for part in parts:
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value) or name in pairs:
-            raise InputError(
-                subject,
-                expected="name=value, every name once",
-                got=repr(part),
-                do=f"write for example {example}",
-            )
+            expected, do = "name=value, every name once", f"write for example {example}"
+            raise InputError(subject, expected=expected, got=repr(part), do=do)
         pairs[name] = value
     return pairs
