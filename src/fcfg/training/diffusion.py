@@ -60,6 +60,7 @@ class Network(DenoisingNetwork):
 
     head_channels: PositiveInt = 64  #: channels of an attention head
     embedding: PositiveInt = 32  #: condition width per attribute
+    patch: PositiveInt = 1  #: side of the squares of pixels that the first level takes as one
 
 
 class DenoisingTraining(ModelTraining):

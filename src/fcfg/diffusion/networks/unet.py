@@ -14,11 +14,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self, cast
 
 import torch
 from jaxtyping import Float, Int, Shaped
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -54,6 +62,15 @@ class UNetConfig(BaseModel):
     blocks: int = Field(default=2, ge=1, le=64)  #: residual blocks in each level
     dropout: float = Field(default=0.0, ge=0, lt=1)  #: dropout of residual blocks
     head_channels: PositiveInt = 64  #: channels of an attention head
+    patch: int = Field(default=1, ge=1, le=64)
+    """Side of the squares of pixels that the first level takes as one; sizes of attention are
+    those in patches."""
+
+    @model_serializer(mode="wrap")
+    def _without_patch(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave single pixels out: older releases know no patches."""
+        values = serialise(self)
+        return {name: value for name, value in values.items() if (name, value) != ("patch", 1)}
 
     @model_validator(mode="after")
     def _can_be_computed(self) -> Self:
@@ -65,10 +82,10 @@ class UNetConfig(BaseModel):
     def _check_levels(self, multipliers: tuple[int, ...]) -> None:
         if not multipliers:
             raise ValueError("multipliers must hold at least one level")
-        stride = 2 ** (len(multipliers) - 1)
+        stride = self.patch * 2 ** (len(multipliers) - 1)
         if self.size % stride:
             raise ValueError(f"size {self.size} is not divisible by {stride}")
-        sizes = [self.size >> level for level in range(len(multipliers))]
+        sizes = [self.size // self.patch >> level for level in range(len(multipliers))]
         if not set(self.attention) <= set(sizes):
             raise ValueError(f"attention {self.attention} is not among the sizes {sizes}")
         widths = [self.base * multiplier for multiplier in multipliers]
@@ -88,7 +105,7 @@ class UNetConfig(BaseModel):
     @property
     def stride(self) -> int:
         """Number that must divide the height and width of an image."""
-        return 2 ** (len(self.multipliers) - 1)
+        return self.patch * 2 ** (len(self.multipliers) - 1)
 
     @property
     def time_width(self) -> int:
@@ -102,7 +119,7 @@ class UNetConfig(BaseModel):
 
     def attends(self, depth: int) -> bool:
         """Return whether a level of the downward path has attention; the first has depth 0."""
-        return self.size >> depth in self.attention
+        return self.size // self.patch >> depth in self.attention
 
     def attends_upward(self, depth: int) -> bool:
         """Return whether a level of the upward path has attention."""
@@ -141,7 +158,8 @@ class UNet(nn.Module):
         self.time = nn.Sequential(nn.Linear(base, time), nn.SiLU(), nn.Linear(time, time))
 
         level = partial(Level, config, modulation=self._modulation)
-        self.stem = nn.Conv2d(config.channels, base, 3, padding=1)
+        pixels = config.channels * config.patch**2
+        self.stem = nn.Conv2d(pixels, base, 3, padding=1)
         self.down, skips = down_path(level, config, config.multipliers, self.down_kernel)
         width = skips[-1]
         self.middle = nn.ModuleList(
@@ -158,7 +176,7 @@ class UNet(nn.Module):
                 self.up.append(_Upsample(width))
 
         self.head = nn.Sequential(
-            norm(width), nn.SiLU(), _zero(nn.Conv2d(width, config.channels, 3, padding=1))
+            norm(width), nn.SiLU(), _zero(nn.Conv2d(width, pixels, 3, padding=1))
         )
         self.to(memory_format=self.memory_format)  # pyright: ignore[reportCallIssue] # torch's overloads omit it
 
@@ -180,6 +198,7 @@ class UNet(nn.Module):
         time = self.time(time_embedding(t, self.config.base).to(x.dtype))
         embedding = functional.silu(torch.cat([repeat_for_conditions(time, c), c], dim=1))
 
+        x = functional.pixel_unshuffle(x, self.config.patch) if self.config.patch > 1 else x
         h = self.stem(x.contiguous(memory_format=self.memory_format))
         skips = [repeat_for_conditions(h, c)]
         for module in self.down:
@@ -191,7 +210,8 @@ class UNet(nn.Module):
             if isinstance(module, Level):
                 h = torch.cat([h, skips.pop()], dim=1)
             h = self._apply_level(module, h, embedding)
-        return self.head(h)
+        h = self.head(h)
+        return functional.pixel_shuffle(h, self.config.patch) if self.config.patch > 1 else h
 
     def _apply_level(self, module: nn.Module, h: Tensor, embedding: Tensor) -> Tensor:
         if not isinstance(module, Level):
