@@ -246,3 +246,5 @@ def test_a_pooled_vector_that_is_not_bound_is_refused() -> None:
     lone = {name: None for name in block.inputs if "negative" in name}
     with refused("null condition", "encoder_hidden_states"):
         block.run(FactoredGuidance(two).bind(**block.bound(*two)), **lone)
+    with refused("null condition", "none for 'text_embeds'"):
+        block.run(FactoredGuidance({"all": 3.0}), negative_pooled_prompt_embeds=None)

@@ -180,6 +180,11 @@ def test_hidden_attributes_are_named_and_become_numbers() -> None:
     assert dropped == tuple(range(2, 12))  # the digit, behind two single numbers
 
 
+def test_fine_tuning_is_a_part_where_it_is_configured() -> None:
+    for name, parts in (("hvae-digits", ["hvae"]), ("hvae-soft-digits", ["hvae", "finetuning"])):
+        assert [part.name for part in read_config(name).model.parts] == parts
+
+
 def test_a_configuration_can_extend_a_preset(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("extends: hvae-soft-portraits\nmodel: {steps: 7}\n")
