@@ -374,11 +374,9 @@ def test_a_picture_that_is_not_reproduced(composition, change, limit, doubt: boo
 
 # What was asked for and is not read -------------------------------------------------------------
 
-COUNT = 4
-
 
 def reading(name: str, scores: object) -> Reading:
-    return Reading({}, {name: np.array(scores, float)}, {}, np.zeros((COUNT, 1), np.float32))
+    return Reading({}, {name: np.array(scores, float)}, {}, np.zeros((4, 1), np.float32))
 
 
 def missed(name: str, was: object, asked: object, before: object, after: object) -> list[dict]:
@@ -389,13 +387,10 @@ def missed(name: str, was: object, asked: object, before: object, after: object)
     return not_reached(model, {name: np.array(was)}, action, *shown)
 
 
-def test_a_binary_value_is_reached_from_a_half_on() -> None:
+def test_a_value_is_reached_from_a_half_on_and_a_level_if_no_other_is_likelier() -> None:
     found = missed("smiling", [0, 1, 0, 1], [1, 0, 1, 0], [0.0] * 4, [0.03, 0.55, 0.5, 0.5])
     wanted = [{"smiling": "reads 3 %, asked yes"}, {"smiling": "reads 55 %, asked no"}, {}, {}]
     assert found == wanted
-
-
-def test_a_level_is_reached_if_no_other_is_likelier() -> None:
     after = [[0.4, 0.3, 0.3], [0.3, 0.4, 0.3], [0.4, 0.4, 0.2], [0.1, 0.2, 0.7]]
     found = missed("hair", [1, 1, 1, 1], [0, 0, 0, 0], [[0.0, 1.0, 0.0]] * 4, after)
     wanted = [{}, {"hair": "reads grey, asked dark"}, {}, {"hair": "reads red, asked dark"}]
@@ -472,9 +467,14 @@ def asked(pipeline: CounterfactualPipeline, files: list[Path], out: Path, **how:
     return ask(pipeline, files, out, **{"sampling": 2, "reverse": False} | how)
 
 
-def test_results_have_signals_and_reasons_and_so_has_the_record(model, tmp_path: Path) -> None:
+def test_records_hold_signals_and_reasons_and_a_resumed_run_doubts_by_what_is_known_now(
+    model, tmp_path: Path
+) -> None:
     files = draw(tmp_path, ["anna.png", "ben.png"])
+    (first,) = asked(doubting(model), files[:1], tmp_path / "out")
+    assert first.reasons == ()
     results = asked(doubting(model, asked_age=-1.0, change_age=-1.0), files, tmp_path / "out")
+    assert results[0].signals == first.signals
     expected = ("more changes than on validation images",)  # asked_age is said as not reached
     assert [result.reasons for result in results] == [expected] * 2
     assert [list(result.not_reached) for result in results] == [["age"]] * 2
@@ -488,23 +488,11 @@ def test_results_have_signals_and_reasons_and_so_has_the_record(model, tmp_path:
     assert alone.signals == pytest.approx(results[1].signals, rel=1e-3)
 
 
-def test_a_resumed_run_doubts_by_what_is_known_now(model, tmp_path: Path) -> None:
-    files = draw(tmp_path, ["anna.png", "ben.png"])
-    (first,) = asked(doubting(model), files[:1], tmp_path / "out")
-    assert first.reasons == ()
-    results = asked(doubting(model, **{"loss_0.1": -99.0}), files, tmp_path / "out")
-    assert [result.reasons for result in results] == [("off the manifold",)] * 2
-    assert results[0].signals == first.signals
-
-
 def test_the_command_says_in_one_line_what_not_to_trust(
     model, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with torch.no_grad():  # the judge reads an age of 50 always
-        model.judge.network.head.weight.zero_()
-        model.judge.network.head.bias.zero_()
-    digest = Thresholds.digest(model.denoiser, model.judge)
+    digest = Thresholds.digest(model.denoiser, dulled(model).judge)
     model.thresholds = model.thresholds.model_copy(update={"model": digest})
     names = ["anna.png", "ben.png", "carl.png", "dora.png", "emil.png", "fay.png"]
     draw(tmp_path / "faces", names)
@@ -533,10 +521,8 @@ def test_the_command_says_in_one_line_what_not_to_trust(
     assert "Not reached" not in said(model, "--out", "no")
 
 
-@pytest.fixture
-def dull() -> CounterfactualPipeline:
-    """A model whose judge always reads a smile of 10 %, and an age of 50."""
-    pipeline = tiny_pipeline()
+def dulled(pipeline: CounterfactualPipeline) -> CounterfactualPipeline:
+    """Let the judge of a model always read a smile of 10 %, and an age of 50."""
     assert isinstance(pipeline.judge, AttributeJudge)
     with torch.no_grad():
         pipeline.judge.network.head.weight.zero_()
@@ -544,50 +530,42 @@ def dull() -> CounterfactualPipeline:
     return pipeline
 
 
+MISSED = {"smiling": "reads 10 %, asked yes"}
+
+
 @pytest.mark.parametrize("trust", [True, False])
-def test_records_hold_it_and_a_resumed_run_keeps_it(dull, tmp_path: Path, trust: bool) -> None:
-    files = draw(tmp_path, ["anna.png", "ben.png"])
+def test_what_is_missed_is_recorded_kept_and_not_said_twice(tmp_path: Path, trust: bool) -> None:
+    dull, files = dulled(tiny_pipeline()), draw(tmp_path, ["anna.png", "ben.png"])
     how = {"attributes": GIVEN, "do": {"smiling": 1}, "sampling": 2, "trust": trust}
-    wanted = {"smiling": "reads 10 %, asked yes"}
     for part in (files[:1], files):
         results = generate(dull, part, out=tmp_path / "out", **how)
-        assert [result.not_reached for result in results] == [wanted] * len(part)
+        assert [result.not_reached for result in results] == [MISSED] * len(part)
         assert [bool(result.signals) for result in results] == [trust] * len(part)
         assert ["trust" in result.network_rows for result in results] == [trust] * len(part)
     record = json.loads((tmp_path / "out" / "record.json").read_text())
-    assert [entry["not_reached"] for entry in record["images"]] == [wanted] * 2
+    assert [entry["not_reached"] for entry in record["images"]] == [MISSED] * 2
+    doubted = [
+        replace(results[0], not_reached=x).doubted({"asked smiling": 1}) for x in ({}, MISSED)
+    ]
+    assert [len(result.reasons) for result in doubted] == [trust, 0]
     dull.judge = None
     (result,) = generate(dull, files[:1], out=tmp_path / "other", **how)
     assert (result.not_reached, result.missed) == ({}, "")
 
 
-def test_it_is_not_said_twice(dull: CounterfactualPipeline, tmp_path: Path) -> None:
-    files = draw(tmp_path, ["anna.png"])
-    how = {"attributes": GIVEN, "sampling": 2, "reverse": False}
-    (result,) = generate(dull, files, out=tmp_path / "a", do={"smiling": 1}, **how)
-    assert result.doubted({"asked smiling": 1.0}).reasons == ()
-    (result,) = generate(dull, files, out=tmp_path / "b", do={"smiling": 0}, **how)
-    assert result.not_reached == {}
-    assert result.doubted({"asked smiling": -9.0}).reasons == (
-        "the judge does not read smiling=0",
-    )
-
-
-def test_the_studio_tells_its_page(dull: CounterfactualPipeline) -> None:
+def test_the_studio_tells_its_page() -> None:
+    dull = dulled(tiny_pipeline())
     with client_of(studio_of(dull)) as client:
         image = upload(client)
-        events = ask_studio(
-            client, image, do={"smiling": 1}, trust=True, sampling="ddim uniform 3"
-        )
+        events = ask_studio(client, image, trust=True, sampling="ddim uniform 3")
         (answer,), (trust,), (done,) = (of(events, kind) for kind in ("answer", "trust", "done"))
-        wanted = {"smiling": "reads 10 %, asked yes"}
-        assert answer["not_reached"] == done["record"]["not_reached"] == wanted
+        assert answer["not_reached"] == done["record"]["not_reached"] == MISSED
         assert (trust["trusted"], trust["reasons"]) == (False, [])
         (answer,) = of(ask_studio(client, image, do={"smiling": 0}), "answer")
         assert answer["not_reached"] == {}
     dull.judge = None
     with client_of(studio_of(dull)) as client:
-        (answer,) = of(ask_studio(client, upload(client), do={"smiling": 1}), "answer")
+        (answer,) = of(ask_studio(client, upload(client)), "answer")
     assert (answer["not_reached"], answer["judged"]) == ({}, {})
 
 
