@@ -264,11 +264,7 @@ _KINDS = {attribute.kind: attribute for attribute in (Binary, Categorical, Conti
 
 
 def attribute_from_config(name: str, config: Mapping[str, Any]) -> AbstractAttribute:
-    """Build an attribute from the output of :meth:`AbstractAttribute.to_config`.
-
-    >>> attribute_from_config("age", {"kind": "continuous", "low": 0, "high": 100})
-    Continuous(name='age', low=0, high=100)
-    """
+    """Build an attribute from the output of :meth:`AbstractAttribute.to_config`."""
     options = dict(config)
     kind = str(options.pop("kind", None))
     check_among(f"attribute '{name}', kind", kind, _KINDS)

@@ -35,12 +35,7 @@ def binary_code(text: str, levels: Sequence[str] = ()) -> int | None:
 
 
 class Codes(np.ndarray[Any, np.dtype[np.int64]]):
-    """Positions in a list of levels, with the list.
-
-    >>> codes = Codes.of(np.array([2, 0, 1]), ("1", "2", "3"))
-    >>> codes[:2], ((codes + 1) % 3)[0].item(), codes[:2].levels
-    (Codes([2, 0]), 0, ('1', '2', '3'))
-    """
+    """Positions in a list of levels, with the list."""
 
     levels: tuple[str, ...]  #: empty if they were lost
 
@@ -65,11 +60,7 @@ def levels_of(values: object) -> tuple[str, ...]:
 
 
 def are_other_numbers(levels: tuple[str, ...]) -> bool:
-    """Whether a number could mean one level by its name and another by its position.
-
-    >>> are_other_numbers(("1", "2")), are_other_numbers(("0", "1")), are_other_numbers(("a", "b"))
-    (True, False, False)
-    """
+    """Whether a number could mean one level by its name and another by its position."""
     return any(number(level) not in (None, position) for position, level in enumerate(levels))
 
 

@@ -112,13 +112,7 @@ def name_faults(root: Path, cases: Sequence[Case]) -> Iterator[InputError]:
 def split_faults(
     root: Path, cases: Sequence[Case], excluded: Mapping[str, int]
 ) -> Iterator[InputError]:
-    """Yield unknown or empty splits, and groups in several.
-
-    >>> toms = [Case(Source(Path()), "a.png", {}, "tom", split) for split in ("train", "val")]
-    >>> print(*split_faults(Path("pets"), toms, {}))
-    data in pets, split: expected every group in one split only, got 'tom' in several; move all
-    images of a group into one split, or leave the split out to draw one.
-    """
+    """Yield unknown or empty splits, and groups in several."""
     fault, splits = partial(_fault, root, "split"), {case.split for case in cases}
     if unknown := sorted(splits - set(SPLITS)):
         expected, do = f"one of {quoted(SPLITS)}", nearest(unknown[0], SPLITS)

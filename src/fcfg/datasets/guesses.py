@@ -121,11 +121,6 @@ def names_several(texts: Sequence[str]) -> bool:
 
     They are many, repeated, and either integers with gaps, or equal in successive rows. Ages,
     years and counts have few gaps; a table that is sorted by one of them has it in blocks, too.
-
-    >>> patients = [str(7 * n**2) for n in range(60) for row in range(3)]
-    >>> ages = [str(20 + n % 60) for n in range(90)]
-    >>> names_several(patients), names_several(ages), names_several(sorted(ages))
-    (True, False, False)
     """
     counts = Counter(texts)
     if len(counts) <= _FEWEST or len(texts) < _EACH * len(counts):

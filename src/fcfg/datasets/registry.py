@@ -30,9 +30,5 @@ DATA_SETS = {
 
 
 def measures_of(format: str | None) -> dict[str, Measure]:
-    """Return how to measure attributes of a data set in an image, without a judge.
-
-    >>> list(measures_of("morphomnist")), list(measures_of("celeba-hq"))
-    (['thickness', 'intensity'], [])
-    """
+    """Return how to measure attributes of a data set in an image, without a judge."""
     return DATA_SETS[format]().measures() if format in DATA_SETS else {}

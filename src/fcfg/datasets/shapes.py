@@ -31,11 +31,7 @@ class Shape:
     y: float
 
     def draw(self) -> Image.Image:
-        """Draw the shape as a grey picture.
-
-        >>> Shape(radius=3.0, brightness=200, square=0, x=8.0, y=8.0).draw().getpixel((8, 8))
-        200
-        """
+        """Draw the shape as a grey picture."""
         page = Image.new("L", (SIZE * _FINER, SIZE * _FINER))
         pen = ImageDraw.Draw(page)
         ends, centre = (-self.radius, self.radius), (self.x, self.y)

@@ -59,11 +59,6 @@ def image_errors(
 ) -> ImageErrors:
     """Compare generated images with the true counterfactuals.
 
-    >>> factual, truth = torch.zeros(1, 1, 8, 8), torch.ones(1, 1, 8, 8)
-    >>> errors = image_errors(factual, truth, factual)
-    >>> float(errors.missed.sum() / errors.changed.sum())
-    1.0
-
     Args:
         generated: Generated counterfactuals in [-1, 1], (n, channel, height, width).
         truth: True counterfactuals.

@@ -73,9 +73,6 @@ def directions(
     ``continuous``   the sign of the value minus the mean of the factual column
     ===============  =============================================================
 
-    >>> directions("binary", [0, 1]), directions("continuous", [20, 80], factual=[40, 60])
-    (array([-1.,  1.]), array([-1.,  1.]))
-
     Args:
         kind: Kind of the attribute.
         values: Counterfactual values, (n,).
@@ -98,10 +95,6 @@ def directions(
 
 
 def level_scores(scores: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
-    """The score of each image's own level, (n,).
-
-    >>> level_scores([[0.9, 0.1], [0.3, 0.7]], [0, 1])
-    array([0.9, 0.7])
-    """
+    """The score of each image's own level, (n,)."""
     columns = np.asarray(scores, dtype=np.float64)
     return np.take_along_axis(columns, np.asarray(levels, dtype=np.int64)[:, None], axis=1)[:, 0]

@@ -25,11 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Missing:
-    """A metric that cannot be measured, such as one without weights.
-
-    >>> print(Missing("weights for LPIPS", "put alex.pth there"))
-    no weights for LPIPS: put alex.pth there
-    """
+    """A metric that cannot be measured, such as one without weights."""
 
     what: str  #: what there is not
     how: str  #: why, or how to get it, in a sentence

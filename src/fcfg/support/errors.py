@@ -42,12 +42,7 @@ class InputError(ValueError):
 
 
 def together(*checks: Callable[[], Any]) -> list[Any]:
-    """Return what several checks return, or refuse all that is wrong at once.
-
-    >>> together(lambda: check_among("unit", "kelivn", ["kelvin"]), lambda: 1 + 1)
-    Traceback (most recent call last):
-    fcfg.InputError: unit: expected one of 'kelvin', got 'kelivn'; did you mean 'kelvin'?
-    """
+    """Return what several checks return, or refuse all that is wrong at once."""
     results, faults = list[Any](), list[InputError]()
     for check in checks:
         try:

@@ -46,11 +46,7 @@ def missing_letters(text: Iterable[str], font: Font) -> set[str]:
 
 
 def legible(text: str, font: Font) -> str:
-    r"""Return a text in one line, with codes for letters that a font does not have.
-
-    >>> legible("too naïve", ImageFont.load_default(13))
-    'too na\\xefve'
-    """
+    r"""Return a text in one line, with codes for letters that a font does not have."""
     codes = {letter: " " for letter in text if letter.isspace()}
     for letter in missing_letters(text, font):
         codes[letter] = letter.encode("unicode_escape").decode()

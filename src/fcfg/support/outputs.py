@@ -104,12 +104,7 @@ def already_there(folder: Path, names: list[str]) -> InputError:
 def check_same(
     subject: str, there: Mapping[str, Any], asked: Mapping[str, Any], *, do: str
 ) -> None:
-    """Refuse what differs from the JSON values of a run that is there, naming the first part.
-
-    >>> check_same("out", {"sizes": [8, 8], "seed": 1}, {"sizes": [8, 9], "seed": 1}, do="move it")
-    Traceback (most recent call last):
-    fcfg.InputError: out: expected one run (sizes.1: 8), got another one (sizes.1: 9); move it.
-    """
+    """Refuse what differs from the JSON values of a run that is there, naming the first part."""
     for key in {**there, **asked}:
         if there.get(key) != asked.get(key):
             name, old, new = _difference(key, there.get(key), asked.get(key))

@@ -43,12 +43,7 @@ class HasShare(Protocol):
 
 
 class Progress:
-    """The share of some work that is done, computed from the costs of its phases.
-
-    >>> progress = Progress(4, print)
-    >>> progress.advance(1)
-    0.25
-    """
+    """The share of some work that is done, computed from the costs of its phases."""
 
     def __init__(self, total: float, on_progress: OnProgress | None) -> None:
         self._total, self._on_progress = total, on_progress

@@ -9,12 +9,7 @@ from fcfg.support.errors import check_integer
 
 
 def check_shard(shard: tuple[int, int], images: int) -> None:
-    """Refuse a shard that does not exist.
-
-    >>> check_shard((2, 2), images=10)
-    Traceback (most recent call last):
-    fcfg.InputError: shard, number: expected an integer from 0 to 1, got int 2; count from 0.
-    """
+    """Refuse a shard that does not exist."""
     number, count = shard
     check_integer("shard, count", count, 1, images, do="use at most one shard per image")
     check_integer("shard, number", number, 0, count - 1, do="count from 0")

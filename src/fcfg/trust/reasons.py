@@ -67,9 +67,6 @@ def reasons(
     A picture that is not reproduced when nothing is asked is doubted without a limit, if the error
     is plain to see and more than half of the change.
 
-    >>> reasons({"asked smiling": 5.0}, {"asked smiling": 3.0}, {"smiling": 0}, {"smiling": 1})
-    ['the judge does not read smiling=1']
-
     Args:
         signals: Signals of the image, see :mod:`fcfg.trust.signals`; None if not finite.
         limits: The largest ordinary values.

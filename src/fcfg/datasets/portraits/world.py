@@ -122,11 +122,6 @@ def counterfactual(
 ) -> Portraits:
     """Draw the true counterfactual: the same noise under an intervention.
 
-    >>> faces = sample(4)
-    >>> smiles = counterfactual(faces, {"smiling": 1})
-    >>> smiles.attributes["smiling"]
-    array([1, 1, 1, 1])
-
     Args:
         record: Portraits from :func:`sample`.
         do: Intervention on every target: a value, a column, a function of the factual column, or
