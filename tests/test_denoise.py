@@ -18,7 +18,7 @@ from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuo
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import UNet, UNetConfig
-from fcfg.diffusion.schedule import NoiseSchedule, clean_image, noise_from_output, training_target
+from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, training_target
 from refusal import refused
 from tiny import tiny_pipeline
 from worlds import binary_space, readable_embedder
@@ -45,9 +45,9 @@ def test_conversions_recover_noise_and_image_from_the_target(kind, t: int, seed:
     x_0, eps = torch.randn(2, 2, 3, 4, 4, generator=generator, dtype=torch.float64)
     x_t = signal * x_0 + noise * eps
     output = training_target(x_0, eps, signal, noise, kind)
-    recovered = noise_from_output(output, x_t, signal, noise, kind)
+    recovered = prediction_from_output(output, x_t, signal, noise, kind)
     assert torch.allclose(recovered, eps, atol=1e-11)
-    assert torch.allclose(clean_image(x_t, recovered, signal, noise), x_0, atol=1e-8)
+    assert torch.allclose((x_t - noise * recovered) / signal, x_0, atol=1e-8)
 
 
 def test_levels_are_on_the_cpu_whatever_the_default_device() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fcfg.diffusion.prediction import Prediction, Step
-from fcfg.diffusion.schedule import NoiseSchedule, clean_image
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import APG, CFG, AbstractRule, CFGPlusPlus
 from fcfg.guidance.apg import project
 from fcfg.sampling import steps_along
@@ -68,7 +68,7 @@ def test_cfgpp_is_cfg_at_a_weight_that_depends_on_time(values: list[float], time
     step, x = at(t, s, torch.zeros(len(values))), draw(len(values))[0]
 
     def ddim(prediction: Prediction) -> Tensor:
-        image = clean_image(x, prediction.clean, step.signal_t, step.noise_t)
+        image = step.image(x, prediction.clean)
         return step.signal_s * image + step.noise_s * prediction.renoise
 
     plus, cfg = combine(CFGPlusPlus(), t, s, values), combine(CFG(), t, s, omegas)
@@ -119,7 +119,7 @@ def test_apg_projects_in_float64_whatever_the_precision_around_it() -> None:
         x, step, null, eps[None], torch.ones(1), rule.init(x, 1)
     )
     assert prediction.clean.dtype == momentum.dtype == torch.float32
-    image = clean_image(x, eps, step.signal_t, step.noise_t).double()
+    image = step.image(x, eps).double()
     left = (prediction.clean.double() * image).sum() / (eps.double().norm() * image.norm())
     assert left.abs() < 1e-9
 

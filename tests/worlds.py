@@ -48,20 +48,40 @@ class MixtureNetwork(nn.Module):
         count = len(means).bit_length() - 1
         self.values = torch.tensor(list(itertools.product([0, 1], repeat=count)))
 
+    def levels(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Signal and noise at the times that the network is called with."""
+        assert bool(((t >= 1) & (t <= self.schedule.steps)).all())
+        return self.schedule.signal(t), self.schedule.noise(t)
+
+    def output(self, image: Tensor, eps: Tensor) -> Tensor:
+        """What is predicted of a clean image and its noise."""
+        return eps
+
     def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
         self.rows += len(x)
-        assert bool(((t >= 1) & (t <= self.schedule.steps)).all())
         values, means, prior = (v.to(x.device) for v in (self.values, self.means, self.prior))
-        signal = self.schedule.signal(t).to(x.dtype).view(-1, 1, 1, 1, 1)
-        noise = self.schedule.noise(t).to(x.dtype).view(-1, 1, 1, 1, 1)
+        signal, noise = (v.to(x.dtype).view(-1, 1, 1, 1, 1) for v in self.levels(t))
         blocks = c.unflatten(1, (values.shape[1], -1))
         visible, value = blocks[..., 0] != 0, blocks[..., 1] > 0.5
         fits = (~visible[:, None] | (values[None] == value[:, None])).all(dim=2)  # (batch, 2^K)
         variance = signal**2 * self.spread**2 + noise**2
-        distance = x[:, None] - signal * means[None].to(x.dtype)  # (batch, 2^K, C, H, W)
+        means = means[None].to(x.dtype)
+        distance = x[:, None] - signal * means  # (batch, 2^K, C, H, W)
         exponent = -(distance**2 / (2 * variance)).sum(dim=(2, 3, 4)) + prior.log().to(x.dtype)
         weight = exponent.masked_fill(~fits, -torch.inf).softmax(dim=1)[..., None, None, None]
-        return (weight * noise * distance / variance).sum(dim=1)
+        image = means + signal * self.spread**2 * distance / variance
+        return (weight * self.output(image, noise * distance / variance)).sum(dim=1)
+
+
+class FlowMixture(MixtureNetwork):
+    """The same world as a flow, called with T·σ."""
+
+    def levels(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        noise = t.double() / self.schedule.steps
+        return 1 - noise, noise
+
+    def output(self, image: Tensor, eps: Tensor) -> Tensor:
+        return eps - image
 
 
 class Gaussian(AbstractPredictor):
@@ -79,8 +99,10 @@ class Gaussian(AbstractPredictor):
         # At t = 0 as at t = 1, the way every denoiser is asked.
         t = step.t.clamp(min=1)
         signal, noise = self.schedule.signal(t), self.schedule.noise(t)
-        eps = noise * (x - signal * self.mean) / (signal**2 * self.spread**2 + noise**2)
-        return Prediction(clean=eps, renoise=eps), state
+        scaled = (x - signal * self.mean) / (signal**2 * self.spread**2 + noise**2)
+        eps, image = noise * scaled, self.mean + signal * self.spread**2 * scaled
+        found = eps - image if step.flow else eps
+        return Prediction(clean=found, renoise=found), state
 
     def exact(self, x: Tensor, t: int, s: int) -> Tensor:
         """Where the probability flow leads: standard scores are kept."""
@@ -128,17 +150,21 @@ def roots(space: AttributeSpace) -> CausalGraph:
 
 
 def mixture_pipeline(
-    *, steps: int = 1000, kind: str = "linear", spread: float = 0.5, count: int = 3
+    *,
+    steps: int = 1000,
+    kind: str = "linear",
+    spread: float = 0.5,
+    count: int = 3,
+    shift: float = 1.0,
 ) -> CounterfactualPipeline:
     """A pipeline over the mixture world, in float64, with correlated attributes and means that
     are *not* additive."""  # noqa: D205, D209
     generator = torch.Generator().manual_seed(0)
-    schedule = NoiseSchedule(kind, steps)
+    schedule = NoiseSchedule(kind, steps, shift)
     means = 0.4 * torch.randn(2**count, *SHAPE, generator=generator, dtype=torch.float64)
     prior = torch.rand(2**count, generator=generator, dtype=torch.float64) + 0.2
-    return pipeline_of(
-        MixtureNetwork(means, prior / prior.sum(), spread, schedule), schedule, count
-    )
+    network = FlowMixture if schedule.is_flow else MixtureNetwork
+    return pipeline_of(network(means, prior / prior.sum(), spread, schedule), schedule, count)
 
 
 def pipeline_of(network: nn.Module, schedule: NoiseSchedule, count: int) -> CounterfactualPipeline:

@@ -176,6 +176,7 @@ def diagnose(
         on_progress: Callback invoked with the share that is done.
     """
     denoiser, names, graph = pipeline.denoiser, pipeline.space.names, pipeline.graph
+    silent = denoiser.schedule.is_silent  # without a signal, attributes cannot change the noise
     denoiser.embedder.check_separate("diagnosis")
     if len(names) < 2:
         do = "a single one needs no groups"
@@ -184,14 +185,14 @@ def diagnose(
         do = f"{THRESHOLD} is the default"
         raise InputError("threshold", expected="a number from 0 to 1", got=threshold, do=do)
     check_integer("noised", noised, 1, 10**7, do="64 is the default")
-    check_integer("times", times, 2, denoiser.schedule.steps, do="10 is the default")
+    check_integer("times", times, 2, denoiser.schedule.steps - silent, do="10 is the default")
     check_integer("seed", seed, 0, LARGEST_SEED, do="0 is the default")
     channels, stride = denoiser.channels, denoiser.stride
     x = read_images(images, channels=channels, stride=stride, size=denoiser.size)
     table = pipeline.space.parse(attributes, len(x))
     rows = np.arange(min(noised, len(x))) * len(x) // min(noised, len(x))
     chosen = x[rows], {name: column[rows] for name, column in table.items()}
-    grid, start = time_grid(denoiser.schedule, times, "log-snr")[1:], 0.0
+    grid, start = time_grid(denoiser.schedule, times + silent, "log-snr")[1 : times + 1], 0.0
     gaps: dict[Groups, Gap] = {}
 
     def report(share: float) -> None:

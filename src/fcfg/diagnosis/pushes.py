@@ -126,7 +126,7 @@ def measure_gain(
     with torch.no_grad(), evaluation_mode(denoiser):
         for at in _noised(denoiser, images, times, seed, batch_size):
             right, wrong = (
-                denoiser(
+                denoiser.noise(
                     at.x, at.time, denoiser.condition({k: v[i] for k, v in attributes.items()})
                 )
                 for i in (np.arange(count)[at.rows], other[at.rows])
@@ -181,7 +181,7 @@ def _evaluate(
     condition, pieces = denoiser.condition(table), list[Tensor]()
     for some in keep.to(at.x.device).split(max(1, batch_size // len(at.x))):
         masked = [denoiser.embedder.masked(condition, row[None]) for row in some]
-        eps = denoiser(at.x, at.time, torch.cat(masked))
+        eps = denoiser.noise(at.x, at.time, torch.cat(masked))
         pieces.append(eps.unflatten(0, (len(some), len(at.x))))
     return torch.cat(pieces)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,13 +14,9 @@ from fcfg.causal.attributes import Column
 from fcfg.diffusion.embedder import AbstractEmbedder
 from fcfg.diffusion.networks import UNet, repeat_for_conditions
 from fcfg.diffusion.prediction import Condition, Evaluate, Images
-from fcfg.diffusion.schedule import (
-    NoiseSchedule,
-    Parameterisation,
-    noise_from_output,
-    training_target,
-)
-from fcfg.support.errors import InputError, check_among, check_integer
+from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, training_target
+from fcfg.diffusion.table import Parameterisation, check_parameterisation
+from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import check_pixels
 
 
@@ -60,7 +55,8 @@ class Denoiser(nn.Module):
         channels: Number of image channels; by default that of the UNet.
         stride: Number that must divide height and width; by default that of the UNet, or 1.
         parameterisation: Quantity the network predicts: 'noise' (as in the paper), 'image' or
-            'velocity'.
+            'velocity'; of a flow 'flow', 'reversed-flow' or 'image'. By default that of the
+            schedule.
     """
 
     def __init__(
@@ -71,10 +67,11 @@ class Denoiser(nn.Module):
         *,
         channels: int | None = None,
         stride: int | None = None,
-        parameterisation: Parameterisation = "noise",
+        parameterisation: Parameterisation | None = None,
     ) -> None:
         super().__init__()
-        check_among("parameterisation", parameterisation, get_args(Parameterisation))
+        predicted = schedule.parameterisation if parameterisation is None else parameterisation
+        check_parameterisation(predicted, is_flow=schedule.is_flow)
         if isinstance(network, UNet):
             config = network.config
             channels, stride = channels or config.channels, stride or config.stride
@@ -97,7 +94,7 @@ class Denoiser(nn.Module):
         self.stride = check_integer(
             "denoiser, stride", stride or 1, 1, 4096, do="1 allows every image size"
         )
-        self.parameterisation: Parameterisation = parameterisation
+        self.parameterisation: Parameterisation = predicted
         #: Replaces the network outside training; see :mod:`fcfg.pipeline.runtime`.
         self.evaluate: Evaluate | None = None
 
@@ -152,7 +149,7 @@ class Denoiser(nn.Module):
         evaluate = self.network if self.training else self.evaluate or self.network
         if not isinstance(self.network, UNet):
             x, t = repeat_for_conditions(x, c), repeat_for_conditions(t, c)
-        output = evaluate(x.to(weight.dtype), t, c.to(weight.dtype))
+        output = evaluate(x.to(weight.dtype), self.schedule.called(t), c.to(weight.dtype))
         shape = (len(c), *x.shape[1:])
         if output.shape != shape:
             raise InputError(
@@ -166,16 +163,27 @@ class Denoiser(nn.Module):
     def forward(
         self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
     ) -> Float[Tensor, "rows channel height width"]:
-        r"""Predict the noise :math:`\epsilon_\theta(x_t, t, c)`.
+        r"""Predict the noise :math:`\epsilon_\theta(x_t, t, c)`, or the flow of a flow.
 
         Conditions are one per image, or several sets of them, one after the other.
         """
         t = t.clamp(min=1)
         output = self.output(x, t, c)
-        if self.parameterisation == "noise":
+        if self.parameterisation in ("noise", "flow"):
             return output
         x, t = repeat_for_conditions(x, c), repeat_for_conditions(t, c)
-        return noise_from_output(output, x, *self._levels(t, x), self.parameterisation)
+        levels, flow = self._levels(t, x), self.schedule.is_flow
+        return prediction_from_output(output, x, *levels, self.parameterisation, flow=flow)
+
+    def noise(
+        self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
+    ) -> Float[Tensor, "rows channel height width"]:
+        """Predict the noise, also of a flow, for measurements; arguments as in a call."""
+        prediction = self(x, t, c)
+        if not self.schedule.is_flow:
+            return prediction
+        x, t = repeat_for_conditions(x, c), repeat_for_conditions(t, c)
+        return x + self._levels(t.clamp(min=1), x)[0] * prediction
 
     def _levels(self, t: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         shape = (-1, 1, 1, 1)

@@ -42,6 +42,27 @@ class Step:
     first: bool = False  #: the first step of its run
     last: bool = False  #: the last step of its run
     at_image: bool = False  #: begins or ends at t = 0, where there is no noise
+    at_noise: bool = False  #: begins or ends where there is no signal
+    flow: bool = False  #: signal and noise add up to 1, and predictions are flows, not noises
+
+    def image(self, x_t: Tensor, prediction: Tensor) -> Tensor:
+        r"""Return the clean image of a prediction at (x_t, t).
+
+        .. math:: \hat x_0 = (x_t - \sqrt{1 - \alpha_t}\, \epsilon) / \sqrt{\alpha_t}
+            \quad \text{or} \quad x_t - \sigma_t u
+        """
+        if self.flow:
+            return x_t - self.noise_t * prediction
+        return (x_t - self.noise_t * prediction) / self.signal_t
+
+    def noise(self, x_t: Tensor, prediction: Tensor) -> Tensor:
+        r"""Return the noise of a prediction, :math:`x_t + (1 - \sigma_t) u` of a flow."""
+        return x_t + self.signal_t * prediction if self.flow else prediction
+
+    @property
+    def reach(self) -> Float[Tensor, ""]:
+        """How far the clean image moves, backwards, for a unit of the prediction."""
+        return self.noise_t if self.flow else self.noise_t / self.signal_t
 
     def reversed(self) -> Step:
         """Return the step from s to t."""
@@ -59,9 +80,10 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The two noises of a step: one for the clean estimate, one for adding noise again.
+    r"""The two noises of a step: one for the clean estimate, one for adding noise again.
 
-    They are the same tensor except in CFG++, which adds the unconditional noise.
+    They are the same tensor except in CFG++, which adds the unconditional noise. Of a flow, they
+    are predictions of :math:`u = \epsilon - x_0`.
     """
 
     clean: Images
@@ -76,12 +98,16 @@ class Prediction:
             {\sqrt{1 - \alpha_s} - k},
             \qquad k = \sqrt{\alpha_s}\, \sqrt{1 - \alpha_t} / \sqrt{\alpha_t}
 
-        For CFG++ this is exactly CFG with a weight that depends on the time.
+        Of a flow, both weights are multiplied by :math:`1 - \sigma_t`, which may vanish. For CFG++
+        this is exactly CFG with a weight that depends on the time.
         """
         if self.renoise is self.clean:
             return self.clean
-        k = step.signal_s * step.noise_t / step.signal_t
-        return (step.noise_s * self.renoise - k * self.clean) / (step.noise_s - k)
+        if step.flow:
+            again, k = step.noise_s * step.signal_t, step.signal_s * step.noise_t
+        else:
+            again, k = step.noise_s, step.signal_s * step.noise_t / step.signal_t
+        return (again * self.renoise - k * self.clean) / (again - k)
 
 
 class AbstractPredictor(ABC):

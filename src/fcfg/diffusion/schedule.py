@@ -4,27 +4,34 @@ r"""The noise schedule, and conversions between the outputs of networks (Sec. 2.
 
 The paper's :math:`\alpha_t` is the cumulative product that other libraries write
 :math:`\bar\alpha_t`. The code uses ``signal(t)`` :math:`= \sqrt{\alpha_t}` and ``noise(t)``
-:math:`= \sqrt{1 - \alpha_t}`. Time 0 is the clean image, time T pure noise.
+:math:`= \sqrt{1 - \alpha_t}`. Time 0 is the clean image, time T pure noise. Of a flow,
+``noise(t)`` is :math:`\sigma_t` and ``signal(t)`` is :math:`1 - \sigma_t`, which vanishes at T.
 
 References:
     Denoising diffusion probabilistic models (Ho et al., 2020), linear schedule.
     Improved denoising diffusion probabilistic models (Nichol and Dhariwal, 2021), cosine.
     Progressive distillation (Salimans and Ho, 2022), velocity.
+    High-resolution image synthesis with latent diffusion models (Rombach et al., 2022),
+    scaled-linear.
+    Flow matching for generative modeling (Lipman et al., 2023); scaling rectified flow
+    transformers (Esser et al., 2024), the shift.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from math import isfinite
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 from torch import Tensor
 
-from fcfg.support.errors import check_among, check_integer
+from fcfg.diffusion.scheduler import read_scheduler
+from fcfg.diffusion.table import Parameterisation, Table, flow_levels
+from fcfg.support.errors import InputError, check_among, check_integer, short
 
-Kind: TypeAlias = Literal["linear", "cosine"]
-Parameterisation: TypeAlias = Literal["noise", "image", "velocity"]
+Kind: TypeAlias = Literal["linear", "cosine", "scaled-linear", "flow"]
 
 
 @dataclass(frozen=True)
@@ -34,66 +41,145 @@ class NoiseSchedule:
     >>> schedule = NoiseSchedule("linear")
     >>> schedule.signal(torch.tensor([0, 1000]))
     tensor([1.0000, 0.0064], dtype=torch.float64)
+    >>> NoiseSchedule("flow", shift=3.0).noise(torch.tensor([0, 500, 1000]))
+    tensor([0.0000, 0.7500, 1.0000], dtype=torch.float64)
 
     Args:
-        kind: 'linear' (CelebA-HQ, MIMIC-CXR in the paper) or 'cosine' (EMBED).
-        steps: Number T of times. The end points of the linear schedule do not depend on it.
+        kind: 'linear' (CelebA-HQ, MIMIC-CXR in the paper), 'cosine' (EMBED), 'scaled-linear'
+            (Stable Diffusion), 'flow', or a table, see also :meth:`of`.
+        steps: Number T of times; of a table, its own. The end points of the linear schedules do
+            not depend on it.
+        shift: How far the times of a flow are moved towards noise; 1 leaves them even.
     """
 
-    kind: Kind = "linear"
+    kind: Kind | Table = "linear"
     steps: int = 1000
-    #: The paper's :math:`\alpha_t` for t = 0..T, with :math:`\alpha_0 = 1`; float64.
-    alpha: Float[Tensor, "times"] = field(init=False, repr=False, compare=False)
-    _levels: dict[torch.device, tuple[Tensor, Tensor]] = field(
+    shift: float = 1.0
+    #: Signal and noise at t = 0..T; float64, on the CPU.
+    levels: tuple[Float[Tensor, "times"], Float[Tensor, "times"]] = field(
         init=False, repr=False, compare=False
     )
+    #: Whether signal and noise add up to 1; predictions are then flows, and noises otherwise.
+    is_flow: bool = field(init=False, repr=False, compare=False)
+    _cached: dict[torch.device, tuple[Tensor, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse an unknown kind and too few steps, then compute the levels."""
-        check_among("noise schedule", self.kind, get_args(Kind))
-        check_integer("noise schedule, steps", self.steps, 25, 100_000, do="the paper has 1000")
-        object.__setattr__(self, "alpha", self._alpha())
-        object.__setattr__(self, "_levels", {})
+        """Refuse an unknown kind, too few steps and a shift of noises; compute the levels."""
+        table = self.kind if isinstance(self.kind, Table) else None
+        if table is not None:
+            object.__setattr__(self, "steps", table.steps)
+        else:
+            check_among("noise schedule", self.kind, get_args(Kind))
+            check_integer(
+                "noise schedule, steps", self.steps, 25, 100_000, do="the paper has 1000"
+            )
+        moves = self.kind == "flow" and isfinite(self.shift) and self.shift > 0
+        if not moves and self.shift != 1:
+            raise InputError(
+                "noise schedule, shift",
+                expected="a number above 0 for 'flow', or 1",
+                got=short(self.shift),
+                do="1 leaves the times of a flow even, 3 is that of SD 3",
+            )
+        object.__setattr__(
+            self, "is_flow", self.kind == "flow" if table is None else table.is_flow
+        )
+        object.__setattr__(self, "_cached", {})
+        with torch.device("cpu"):  # even if the default device is another one
+            object.__setattr__(self, "levels", self._levels())
+
+    @classmethod
+    def of(cls, scheduler: Any) -> NoiseSchedule:
+        """Return the schedule of a scheduler of diffusers or MONAI.
+
+        See :mod:`fcfg.diffusion.scheduler` for what is read and what is refused.
+        """
+        return cls(read_scheduler(scheduler))
+
+    @property
+    def parameterisation(self) -> Parameterisation:
+        """What networks of this schedule predict, unless they say otherwise."""
+        if isinstance(self.kind, Table):
+            return self.kind.parameterisation
+        return self.currency
+
+    @property
+    def currency(self) -> Parameterisation:
+        """What guidance and solvers exchange: the noise, or the flow."""
+        return "flow" if self.is_flow else "noise"
+
+    @property
+    def alpha(self) -> Float[Tensor, "times"]:
+        r"""The paper's :math:`\alpha_t` for t = 0..T, the square of the signal; on the CPU."""
+        return self.levels[0].square()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether there is no signal at time T, as in most flows."""
+        return not self.levels[0][-1]
+
+    def _levels(self) -> tuple[Tensor, Tensor]:
+        if isinstance(self.kind, Table):
+            signal, noise = (
+                torch.tensor(each, dtype=torch.float64)
+                for each in (self.kind.signal, self.kind.noise)
+            )
+            return signal, noise
+        if self.kind == "flow":
+            noise = torch.tensor(flow_levels(self.steps, self.shift), dtype=torch.float64)
+            return 1 - noise, noise
+        alpha = self._alpha()
+        return alpha.sqrt(), (1 - alpha).sqrt()
 
     def _alpha(self) -> Float[Tensor, "times"]:
-        with torch.device("cpu"):  # even if the default device is another one
-            if self.kind == "linear":
-                scale = 1000 / self.steps
-                beta = torch.linspace(1e-4 * scale, 0.02 * scale, self.steps, dtype=torch.float64)
-            else:
-                u = torch.arange(self.steps + 1, dtype=torch.float64) / self.steps
-                bar = torch.cos((u + 0.008) / 1.008 * torch.pi / 2).square()
-                beta = (1 - bar[1:] / bar[:-1]).clamp(max=0.999)
-            return torch.cat([torch.ones(1, dtype=torch.float64), (1 - beta).cumprod(0)])
+        r"""Return the paper's :math:`\alpha_t`, with :math:`\alpha_0 = 1`."""
+        scale, exact = 1000 / self.steps, torch.float64
+        if self.kind == "linear":
+            beta = torch.linspace(1e-4 * scale, 0.02 * scale, self.steps, dtype=exact)
+        elif self.kind == "scaled-linear":
+            ends = (8.5e-4 * scale) ** 0.5, (0.012 * scale) ** 0.5
+            beta = torch.linspace(*ends, self.steps, dtype=exact).square()
+        else:
+            u = torch.arange(self.steps + 1, dtype=exact) / self.steps
+            bar = torch.cos((u + 0.008) / 1.008 * torch.pi / 2).square()
+            beta = (1 - bar[1:] / bar[:-1]).clamp(max=0.999)
+        return torch.cat([torch.ones(1, dtype=exact), (1 - beta).cumprod(0)])
 
     def signal(self, t: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        r""":math:`\sqrt{\alpha_t}`, in float64 on the device of ``t``."""
+        r""":math:`\sqrt{\alpha_t}` or :math:`1 - \sigma_t`, in float64 on the device of ``t``."""
         return self._on(t.device)[0][t]
 
     def noise(self, t: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        r""":math:`\sqrt{1 - \alpha_t}`, in float64 on the device of ``t``."""
+        r""":math:`\sqrt{1 - \alpha_t}` or :math:`\sigma_t`, in float64 on the device of ``t``."""
         return self._on(t.device)[1][t]
 
-    def _on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return signal and noise at all times, cached by device."""
-        if device not in self._levels:
-            levels = self.alpha.sqrt(), (1 - self.alpha).sqrt()
-            self._levels[device] = (levels[0].to(device), levels[1].to(device))
-        return self._levels[device]
+    def called(self, t: Int[Tensor, "*shape"]) -> Num[Tensor, "*shape"]:
+        r"""Return the time a network is called with: t, :math:`T \sigma_t`, or that of a table."""
+        if isinstance(self.kind, Table) or self.is_flow:
+            return self._on(t.device)[2][t]
+        return t
+
+    def _on(self, device: torch.device) -> tuple[Tensor, ...]:
+        """Return signal, noise and the times of networks at all times, cached by device."""
+        if device not in self._cached:
+            signal, noise = self.levels
+            called = noise.mul(self.steps).float()
+            if isinstance(self.kind, Table):
+                called = torch.tensor(self.kind.called, device="cpu")
+            self._cached[device] = (signal.to(device), noise.to(device), called.to(device))
+        return self._cached[device]
 
 
-def clean_image(x_t: Tensor, eps: Tensor, signal: Tensor, noise: Tensor) -> Tensor:
-    r"""Convert a noise prediction to the clean image.
-
-    .. math:: \hat x_0 = (x_t - \sqrt{1 - \alpha_t}\, \epsilon) / \sqrt{\alpha_t}
-    """
-    return (x_t - noise * eps) / signal
-
-
-def noise_from_output(
-    output: Tensor, x_t: Tensor, signal: Tensor, noise: Tensor, kind: Parameterisation
+def prediction_from_output(
+    output: Tensor,
+    x_t: Tensor,
+    signal: Tensor,
+    noise: Tensor,
+    kind: Parameterisation,
+    *,
+    flow: bool = False,
 ) -> Tensor:
-    r"""Convert the output of a network to a noise prediction.
+    r"""Convert the output of a network to a noise prediction, or to that of a flow.
 
     .. math::
         \epsilon = \begin{cases}
@@ -101,11 +187,19 @@ def noise_from_output(
             (x_t - \sqrt{\alpha_t}\, \text{output}) / \sqrt{1 - \alpha_t} & \text{image} \\
             \sqrt{1 - \alpha_t}\, x_t + \sqrt{\alpha_t}\, \text{output} & \text{velocity}
         \end{cases}
+        \qquad
+        u = \begin{cases}
+            \text{output} & \text{flow} \\
+            -\text{output} & \text{reversed flow} \\
+            (x_t - \text{output}) / \sigma_t & \text{image}
+        \end{cases}
     """
-    if kind == "noise":
+    if kind in ("noise", "flow"):
         return output
+    if kind == "reversed-flow":
+        return -output
     if kind == "image":
-        return (x_t - signal * output) / noise
+        return (x_t - (output if flow else signal * output)) / noise
     return noise * x_t + signal * output
 
 
@@ -114,11 +208,16 @@ def training_target(
 ) -> Tensor:
     r"""Compute the training target of a network.
 
-    This is the inverse of :func:`noise_from_output`; the velocity is
-    :math:`v = \sqrt{\alpha_t}\, \epsilon - \sqrt{1 - \alpha_t}\, x_0`.
+    This is the inverse of :func:`prediction_from_output`; the velocity is
+    :math:`v = \sqrt{\alpha_t}\, \epsilon - \sqrt{1 - \alpha_t}\, x_0`, the flow
+    :math:`u = \epsilon - x_0`.
     """
     if kind == "noise":
         return eps
     if kind == "image":
         return x_0
+    if kind == "flow":
+        return eps - x_0
+    if kind == "reversed-flow":
+        return x_0 - eps
     return signal * eps - noise * x_0

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
-from fcfg.diffusion.schedule import clean_image
 from fcfg.guidance.rule import AbstractRule, Groups, Weights, register_rule, weighted_sum
 from fcfg.support.options import option
 
@@ -63,17 +62,16 @@ class APG(AbstractRule):
     ) -> tuple[Prediction, State]:
         """Guide one step, with one noise for both uses; the state is the new momentum."""
         (momentum,) = state
-        ratio = step.noise_t / step.signal_t
-        image = clean_image(x_t, groups, step.signal_t, step.noise_t)
-        # Δ in image space, directly from the noises: x0_m - x0_∅ = ratio · (ε_∅ - ε_m).
-        delta = ratio * (null - groups)
+        image = step.image(x_t, groups)
+        # Δ in image space, directly from the predictions: x0_m - x0_∅ = reach · (ε_∅ - ε_m).
+        delta = step.reach * (null - groups)
         if self.raw:
             momentum = delta + self.momentum * momentum
         else:
             kept = self.momentum ** (step.t - step.s).abs().to(momentum.dtype)
             momentum = (1 - kept) / (1 - self.momentum) * delta + kept * momentum
         delta = project(_shorten(momentum.double(), self.radius), image.double(), self.eta)
-        eps = null - weighted_sum(weights, delta.to(null.dtype)) / ratio
+        eps = null - weighted_sum(weights, delta.to(null.dtype)) / step.reach
         return Prediction(clean=eps, renoise=eps), (momentum,)
 
 

@@ -19,6 +19,7 @@ from fcfg.guidance.rule import (
     register_rule,
     weighted_sum,
 )
+from fcfg.support.errors import InputError
 
 
 @register_rule
@@ -56,7 +57,14 @@ class CFGPlusPlus(AbstractRule):
     def weights_on_grid(
         self, weights: StepWeights, t: Times, s: Times, schedule: NoiseSchedule
     ) -> StepWeights:
-        """Scale λ from unit steps to the steps of the grid."""
+        """Scale λ from unit steps to the steps of the grid; refuse flows."""
+        if schedule.is_flow:
+            raise InputError(
+                "guidance cfg++",
+                expected="a schedule of noises, since λ of a flow is divided by its signal",
+                got="a flow, whose signal vanishes",
+                do="use cfg, apg or contrast",
+            )
         if self.raw:
             return weights
         r_t, r_s, r_unit = (schedule.noise(u) / schedule.signal(u) for u in (t, s, t - 1))

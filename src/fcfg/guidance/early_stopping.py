@@ -47,7 +47,7 @@ class EarlyStoppingPredictor(AbstractPredictor):
             x, step, eps[0], eps[1:], step.weights, tuple(rule_state)
         )
         change = (prediction.merged(step) - eps[0]).square().mean(dim=(1, 2, 3)).sqrt()
-        above = step.noise_t / step.signal_t * change >= self.tolerance
+        above = step.reach * change >= self.tolerance
         plain = stopped.view(-1, 1, 1, 1)
         clean = torch.where(plain, eps[0], prediction.clean)
         same = prediction.renoise is prediction.clean

@@ -22,7 +22,8 @@ from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import UNet, UNetConfig
-from fcfg.diffusion.schedule import Kind, NoiseSchedule, Parameterisation
+from fcfg.diffusion.schedule import Kind, NoiseSchedule
+from fcfg.diffusion.table import Parameterisation
 from fcfg.guidance import Guidance
 from fcfg.model import (
     Action,

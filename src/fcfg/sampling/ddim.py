@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fcfg.diffusion.prediction import AbstractPredictor, Images, Rows, Step
-from fcfg.diffusion.schedule import clean_image
 from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
 
@@ -17,6 +16,7 @@ class DDIM(AbstractSolver):
     .. math:: x_s = \sqrt{\alpha_s}\, \hat x_0(x_t, \epsilon_\text{clean})
         + \sqrt{1 - \alpha_s}\, \epsilon_\text{renoise}
 
+    Of a flow, this is Euler's method, :math:`x_s = x_t + (\sigma_s - \sigma_t)\, u`.
     First order: the round trip error halves when the steps double.
     """
 
@@ -30,8 +30,8 @@ class DDIM(AbstractSolver):
 
 def ddim_step(x_t: Images, step: Step, clean: Images, renoise: Images) -> Images:
     """Take a DDIM step with given noises for the clean estimate and for adding noise again."""
-    image = clean_image(x_t, clean, step.signal_t, step.noise_t)
-    return step.signal_s * image + step.noise_s * renoise
+    image = step.image(x_t, clean)
+    return step.signal_s * image + step.noise_s * step.noise(x_t, renoise)
 
 
 def refined_step(

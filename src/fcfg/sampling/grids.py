@@ -12,6 +12,9 @@ All contain 0 and T, and distinct integer times between. With
 ``karras``
     even in :math:`r_t^{1/7}` from t = 1 on, between the other two (Karras et al., 2022). On the
     cosine schedule, whose r grows steeply at its end, most steps are there.
+
+Of a flow, whose signal vanishes at T, r is :math:`\sigma_t / (1 - \sigma_t + \sigma_t / 100)`,
+which ends at 100, about as that of the linear schedule does.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from fcfg.support.errors import check_among, check_integer
 
 Grid: TypeAlias = Literal["uniform", "quadratic", "log-snr", "karras"]
 GRIDS: tuple[str, ...] = get_args(Grid)
+
+_END_OF_FLOWS = 100.0
 
 # Functions of r that are evenly spaced along a grid.
 _EVEN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -54,8 +59,9 @@ def time_grid(schedule: NoiseSchedule, steps: int, kind: str = "uniform") -> tup
     if kind == "quadratic":
         times = np.rint(last * (index / steps) ** 2).astype(int).clip(1)
     else:
-        alpha = schedule.alpha[1:].numpy()
-        level = _EVEN[kind](np.sqrt((1 - alpha) / alpha))  # at the times 1..T, ascending
+        signal, noise = (each[1:].numpy() for each in schedule.levels)
+        unit = signal + noise / _END_OF_FLOWS if schedule.is_flow else signal
+        level = _EVEN[kind](noise / unit)  # at the times 1..T, ascending
         wanted = np.linspace(level[-1], level[0], steps)[::-1]  # one step alone ends at T
         times = np.rint(np.interp(wanted, level, np.arange(1, last + 1))).astype(int)
     distinct = np.maximum.accumulate(times - index) + index

@@ -47,6 +47,7 @@ def steps_along(
     weights = torch.zeros(len(pairs), 0) if weights is None else weights
     numbers = zip(t, s, *(v.to(dtype) for v in levels), weights.to(device, dtype), strict=True)
     on = (False,) * len(pairs) if guided is None else guided
+    silent = schedule.steps if schedule.is_silent else None
     return tuple(
         Step(
             *row,
@@ -55,6 +56,8 @@ def steps_along(
             first=pair == pairs[0],
             last=pair == pairs[-1],
             at_image=0 in pair,
+            at_noise=silent in pair,
+            flow=schedule.is_flow,
         )
         for row, is_guided, pair in zip(numbers, on, pairs, strict=True)
     )

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from fcfg.diffusion.prediction import AbstractPredictor, State, Step
-from fcfg.diffusion.schedule import clean_image
 from fcfg.sampling.ddim import ddim_step, leave_image
 from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
 
@@ -31,29 +30,33 @@ class DPMSolver2M(AbstractSolver):
         \qquad D = \hat x_0^{(t)} + \frac{h}{2 h'} (\hat x_0^{(t)} - \hat x_0^{(u)})
 
     which is the DDIM step of the clean image D, in both directions. Steps without history, and
-    the one that ends at t = 0, where λ is infinite, are DDIM steps; the one that begins at t = 0
-    is :func:`~fcfg.sampling.ddim.leave_image`. The history holds guided and unguided predictions
-    alike: the first step after guidance starts or stops extrapolates from the other kind.
+    those at t = 0 and where a flow has no signal, where λ is infinite, are DDIM steps; the one
+    that begins at t = 0 is :func:`~fcfg.sampling.ddim.leave_image`. The history holds guided and
+    unguided predictions alike: the first step after guidance starts or stops extrapolates from
+    the other kind.
     """
 
     name = "dpm-2m"
 
     def init(self, trajectory: Trajectory) -> State:
-        """Last clean image, and its r = noise/signal; zeros before the first step."""
+        """Last clean image, and its noise/signal, of a flow signal/noise; zeros at first."""
         return torch.zeros_like(trajectory.x), trajectory.x.new_zeros(())
 
     def step(self, predictor: AbstractPredictor, trajectory: Trajectory, step: Step) -> Trajectory:
         """Evaluate once, at the current time."""
         if step.at_image and step.ascending:
             return leave_image(predictor, trajectory, step)
-        x_t, (before, r_u) = trajectory.x, trajectory.solver_state
+        x_t, (before, rate_u) = trajectory.x, trajectory.solver_state
         prediction, here = trajectory.predicted(predictor, step)
         eps = prediction.merged(step)
         x_s = ddim_step(x_t, step, eps, eps)
-        clean = clean_image(x_t, eps, step.signal_t, step.noise_t)
-        r_t = step.noise_t / step.signal_t
-        if not step.at_image:
-            r_s = step.noise_s / step.signal_s
-            extrapolation = torch.log(r_s / r_t) / (2 * torch.log(r_t / r_u))
-            x_s = x_s + step.signal_s * (1 - r_s / r_t) * extrapolation * (clean - before)
-        return replace(here, x=x_s, solver_state=(clean, r_t))
+        clean = step.image(x_t, eps)
+        rate_t = step.signal_t / step.noise_t if step.flow else step.noise_t / step.signal_t
+        if not (step.at_image or step.at_noise):
+            if step.flow:
+                ahead, behind = rate_t * step.noise_s / step.signal_s, rate_u / rate_t
+            else:
+                ahead, behind = step.noise_s / step.signal_s / rate_t, rate_t / rate_u
+            extrapolation = torch.log(ahead) / (2 * torch.log(behind))
+            x_s = x_s + step.signal_s * (1 - ahead) * extrapolation * (clean - before)
+        return replace(here, x=x_s, solver_state=(clean, rate_t))

@@ -157,7 +157,8 @@ def denoising_loss(
         for t, eps in probes:
             eps = eps.to(device, dtype)
             signal, scale = (f(t).to(device, dtype) for f in (schedule.signal, schedule.noise))
-            predicted = denoiser(signal * x + scale * eps, t.to(device).expand(len(x)), condition)
+            asked = signal * x + scale * eps, t.to(device).expand(len(x)), condition
+            predicted = denoiser.noise(*asked)
             losses.append((predicted - eps).square().mean(dim=(1, 2, 3)))
         return fetch(torch.stack(losses, dim=1).unflatten(1, (-1, 2)).mean(dim=2).log())
 

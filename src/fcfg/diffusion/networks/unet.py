@@ -17,7 +17,7 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Self, cast
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Num, Shaped
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -187,7 +187,7 @@ class UNet(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch channel height width"],
-        t: Int[Tensor, "batch"],
+        t: Num[Tensor, "batch"],
         c: Float[Tensor, "rows condition"],
     ) -> Float[Tensor, "rows channel height width"]:
         """Evaluate at the times ``t``, under the conditions ``c``.
@@ -232,7 +232,7 @@ def repeat_for_conditions(
     return x if len(x) == len(c) else torch.cat([x] * (len(c) // len(x)))  # keeps the layout
 
 
-def time_embedding(t: Int[Tensor, "batch"], width: int) -> Float[Tensor, "batch width"]:
+def time_embedding(t: Num[Tensor, "batch"], width: int) -> Float[Tensor, "batch width"]:
     """Embed times in cosines, then sines (Vaswani et al., 2017)."""
     half = width // 2
     decay = torch.arange(half, device=t.device, dtype=torch.float32) / half

@@ -18,7 +18,8 @@ from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.denoiser import Corruption, Denoiser, check_pixels
 from fcfg.diffusion.embedder import AbstractEmbedder, Keep
 from fcfg.diffusion.prediction import Condition, Images
-from fcfg.diffusion.schedule import NoiseSchedule, Parameterisation
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.diffusion.table import Parameterisation
 from fcfg.rivals.sadcg.network import SemanticEncoder, SemanticUNet
 from fcfg.support.errors import InputError
 
@@ -84,7 +85,7 @@ class SemanticDenoiser(Denoiser):
         schedule: Noise schedule of the training.
         encoder: Network that infers semantics, of the same config.
         parameterisation: Quantity the network predicts: 'noise' (as published), 'image' or
-            'velocity'.
+            'velocity'; by default that of the schedule.
     """
 
     embedder: SemanticEmbedder
@@ -96,7 +97,7 @@ class SemanticDenoiser(Denoiser):
         schedule: NoiseSchedule,
         encoder: SemanticEncoder,
         *,
-        parameterisation: Parameterisation = "noise",
+        parameterisation: Parameterisation | None = None,
     ) -> None:
         super().__init__(network, embedder, schedule, parameterisation=parameterisation)
         if network.config != encoder.config or embedder.width != encoder.config.latent:
