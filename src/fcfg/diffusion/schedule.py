@@ -49,7 +49,7 @@ class NoiseSchedule:
             (Stable Diffusion), 'flow', or a table, see also :meth:`of`.
         steps: Number T of times; of a table, its own. The end points of the linear schedules do
             not depend on it.
-        shift: How far the times of a flow are moved towards noise; 1 leaves them even.
+        shift: Factor of noise/signal at the times of a flow; 1 leaves the times even.
     """
 
     kind: Kind | Table = "linear"
@@ -110,7 +110,7 @@ class NoiseSchedule:
 
     @property
     def alpha(self) -> Float[Tensor, "times"]:
-        r"""The paper's :math:`\alpha_t` for t = 0..T, the square of the signal; on the CPU."""
+        r"""The paper's :math:`\alpha_t`, t = 0..T: the square of the signal; on the CPU."""
         return self.levels[0].square()
 
     @property

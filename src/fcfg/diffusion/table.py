@@ -39,7 +39,7 @@ class Table:
         noise: Level of the noise at each time; 0 at time 0, and rising.
         called: Time that the network is called with at each; integers or floats. That of time 0
             is not used.
-        parameterisation: What the network predicts.
+        parameterisation: Quantity the network predicts.
     """
 
     signal: tuple[float, ...]

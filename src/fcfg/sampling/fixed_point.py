@@ -44,9 +44,7 @@ class FixedPointDDIM(AbstractSolver):
             last = x_s
             x_s, rows = refined_step(predictor, trajectory, step, x_s)
             spent = spent + rows
-        missed = x_s - last
-        if not step.flow:
-            missed = missed * step.signal_t / step.signal_s
+        missed = x_s - last if step.flow else (x_s - last) * step.signal_t / step.signal_s
         residual = missed.square().mean(dim=(1, 2, 3)).sqrt()
         if trajectory.residual is not None:
             residual = residual.maximum(trajectory.residual)
