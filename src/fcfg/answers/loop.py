@@ -149,11 +149,7 @@ class Block:
         self._memory = Memory() if loop.memory is None else loop.memory
 
     def answers(self, questions: Iterable[Question] | None = None) -> Iterator[Answer]:
-        """Answer questions one by one; those left out count as done.
-
-        Args:
-            questions: Some questions of the loop; by default all.
-        """
+        """Answer some questions of the loop one by one, or all; those left out count as done."""
         loop = self._loop
         asked = list(loop.questions if questions is None else questions)
         left_out = loop.cost(loop.questions) - loop.cost(asked)
@@ -167,11 +163,7 @@ class Block:
             yield Answer(question, pair, self.reverse(question, pair), seconds)
 
     def abduction(self, plan: Plan[Any]) -> AbstractAbduction:
-        """Return what is behind the images: from memory, from the store, or inferred.
-
-        Args:
-            plan: Plan of a question.
-        """
+        """Return what is behind the images: from memory, from the store, or inferred."""
         plan = self._loop.shared(plan)
         known = self._memory.get((self._digest, plan.abduction))
         return self._abduct(plan) if known is None else known

@@ -40,23 +40,14 @@ class Store:
     folder: Path
 
     def get(self, *key: Any) -> dict[str, Tensor] | None:
-        """Return an entry; None if it is missing or broken.
-
-        Args:
-            *key: JSON values of everything that the entry depends on.
-        """
+        """Return an entry by JSON values of all that it depends on; None if missing or broken."""
         try:
             return load_file(self.path(*key))
         except (OSError, SafetensorError):
             return None
 
     def put(self, entry: Entry, *key: Any) -> None:
-        """Keep an entry, instead of an older one.
-
-        Args:
-            entry: The tensors.
-            *key: JSON values of everything that the entry depends on.
-        """
+        """Keep an entry by JSON values of all that it depends on, instead of an older one."""
         path = self.path(*key)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, to_bytes({name: value.clone() for name, value in entry.items()}))
@@ -110,12 +101,7 @@ class Memory:
 
 
 def size_of(value: object) -> int:
-    """Return the bytes of all arrays and texts in a value, at any depth.
-
-    >>> import numpy as np
-    >>> size_of({"a": ["four", np.zeros(2)]})
-    24
-    """
+    """Return the bytes of all arrays and texts in a value, at any depth."""
     if isinstance(value, str):
         return 2 * len(value)
     if isinstance(value, Mapping):

@@ -44,11 +44,8 @@ class RealImages:
     ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Return the images of every direction, and the real images that have its value.
 
-        Directions with fewer than two of either are left out.
-
-        Args:
-            name: Attribute intervened on.
-            values: Value that each of the first images is set to.
+        ``values`` are those that the first images are set to. Directions with fewer than two of
+        either are left out.
         """
         attribute, own = self.space[name], self.attributes[name]
         found: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
@@ -71,15 +68,10 @@ class RealImages:
         *,
         at_least_real: bool = False,
     ) -> AttributeWeight:
-        """Choose the weight of an attribute, which has at least one direction.
+        """Choose the weight of an attribute with directions, from measurements under every weight.
 
-        Args:
-            name: Attribute intervened on.
-            values: Value that each of the first images is set to.
-            cells: Measurements under every weight.
-            true_readings: Readings of the true counterfactuals, if they are known.
-            at_least_real: Whether to raise the weight of a binary attribute until the judge tells
-                its values apart as well as those of real images.
+        With ``at_least_real``, that of a binary attribute is raised until the judge tells its
+        values apart as well as those of real images.
         """
         sides = self._sides(name, values, cells)
         both, one = list(sides.values()), np.ones((1, len(self.readings)))

@@ -110,12 +110,7 @@ def energy_distance(
     x_weights: Float[np.ndarray, "rows n"],
     y_weights: Float[np.ndarray, "rows m"],
 ) -> Float[np.ndarray, "rows"]:
-    r"""Return the energy distance of samples, :math:`2 \int (F - G)^2`, by how often each counts.
-
-    >>> one = np.ones((1, 1))
-    >>> energy_distance(np.array([0.0]), np.array([3.0]), one, one)
-    array([6.])
-    """
+    r"""Return the energy distance of weighted samples, :math:`2 \int (F - G)^2`."""
     values = np.concatenate([x, y])
     order = values.argsort()
     x_share, y_share = (w / w.sum(axis=1, keepdims=True).clip(1) for w in (x_weights, y_weights))
@@ -153,12 +148,7 @@ def choose_weights(
 def lowest(
     weights: Weights, values: Float[np.ndarray, "weights rows"]
 ) -> Float[np.ndarray, "rows"]:
-    """Return the weight with the smallest value of each row, by the parabola around it.
-
-    >>> x = np.array([1.0, 1.5, 2.5])
-    >>> lowest(x, np.stack([(x - 1.7) ** 2, -x], axis=1))
-    array([1.7, 2.5])
-    """
+    """Return the weight with the smallest value of each row, by the parabola around it."""
     best = values.argmin(axis=0)
     found = weights[best].copy()
     (inner,) = ((best > 0) & (best < len(weights) - 1)).nonzero()

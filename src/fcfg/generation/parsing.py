@@ -46,10 +46,6 @@ def parse_do(texts: Iterable[str], space: AttributeSpace) -> dict[str, Intervent
     >>> space = AttributeSpace([Binary("smiling"), Categorical("hair", ["dark", "fair"])])
     >>> parse_do(["smiling=flip,hair=fair"], space)
     {'smiling': 'flip', 'hair': 'fair'}
-
-    Args:
-        texts: Strings such as ``smiling=1`` or ``smiling=1,age=+10``; every target once.
-        space: The attributes of the model.
     """
     written = _pairs("do", texts)
     space.check_known(written, "do")

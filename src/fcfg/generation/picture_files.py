@@ -49,11 +49,9 @@ class Picture:
 
 
 def find_pictures(arguments: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Return the given files, and all pictures of the given folders, sorted by name.
+    """Return the given files, and all pictures (.png, .jpg, .dcm, ...) of the given folders.
 
-    Args:
-        arguments: Files, and folders with picture files (.png, .jpg, .dcm, ...). Names that begin
-            with a dot are ignored.
+    Those of a folder are sorted by name; names that begin with a dot are ignored.
     """
     found: list[Path] = []
     for path in map(Path, arguments):
@@ -89,12 +87,7 @@ def renamed_columns(pipeline: AnyModel) -> Mapping[str, str]:
 
 
 def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:
-    """Read pictures and make them fit; an error names all that cannot be read.
-
-    Args:
-        paths: The files.
-        wanted: Shape and pixels that the model takes, see :func:`model_pixels`.
-    """
+    """Read pictures and make them fit a model; an error names all that cannot be read."""
     pictures: list[Picture] = []
     broken: list[str] = []
     for path in paths:
@@ -146,9 +139,6 @@ def sample_pictures(model: AnyModel) -> SamplePictures | None:
     >>> import fcfg
     >>> sample_pictures(fcfg.load("digits")).images.shape
     torch.Size([10, 1, 32, 32])
-
-    Args:
-        model: A model that :func:`fcfg.load` read.
     """
     if model.folder is None or not (model.folder / "samples").is_dir():
         return None

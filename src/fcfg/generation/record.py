@@ -58,20 +58,12 @@ def output_names(paths: Sequence[Path]) -> list[str]:
 
 
 def output_files(name: str) -> dict[str, str]:
-    """Return the files written for one picture.
-
-    >>> output_files("anna")
-    {'comparison': 'anna.png', 'counterfactual': 'anna-counterfactual.png'}
-    """
+    """Return the files written for one picture."""
     return {"comparison": f"{name}.png", "counterfactual": f"{name}-counterfactual.png"}
 
 
 def record_file(shard: tuple[int, int]) -> str:
-    """Return the name of the record of a run, or of one shard of it.
-
-    >>> record_file((0, 1)), record_file((1, 4))
-    ('record.json', 'record-1-of-4.json')
-    """
+    """Return the name of the record of a run, or of one shard of it."""
     number, count = shard
     return "record.json" if count == 1 else f"record-{number}-of-{count}.json"
 

@@ -76,12 +76,7 @@ def generate(
 
 
 def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
-    """Read and check a request without writing anything.
-
-    Args:
-        pipeline: The model, on its device.
-        request: The request.
-    """
+    """Read and check a request to a model on its device, without writing anything."""
     do = request.do
     if not do:
         raise InputError(
@@ -133,12 +128,8 @@ def run(
 ) -> list[Result]:
     """Write the pictures and the record of a request, and return the results.
 
-    An interrupted run of the same request resumes where it stopped.
-
-    Args:
-        prepared: The request, see :func:`prepare`.
-        on_chunk: Callback invoked with the results of finished pictures, earlier runs included.
-        on_progress: Callback invoked after every step with the share of the work that is done.
+    An interrupted run of the same request resumes where it stopped. Callbacks are those of
+    :func:`generate`; ``on_chunk`` gets the results of earlier runs, too.
     """
     request = prepared.request
     make_folder(prepared.out)

@@ -36,12 +36,7 @@ _MARGIN = 0.05  # share of the bound that held-out images may be above it
 
 
 class FreeEnergyObjective(AbstractObjective[HVAE]):
-    """The free energy of images: negative log-likelihood, and divergence from the prior.
-
-    Args:
-        network: Network to train.
-        beta: Weight of the divergence.
-    """
+    """The free energy of images: negative log-likelihood, and beta times divergence from prior."""
 
     def __init__(self, network: HVAE, beta: float) -> None:
         super().__init__(network, beta=beta)
@@ -70,12 +65,8 @@ class FreeEnergyObjective(AbstractObjective[HVAE]):
 class ConstrainedHVAE(nn.Module):
     """A network in fine-tuning, with the multiplier of the bound on its free energy.
 
-    The optimiser of the multiplier has to ascend, and :meth:`clamp` has to follow each step.
-
-    Args:
-        network: Pretrained network.
-        bound: Largest free energy, that of the pretrained network on the training images.
-        damping: Factor d of the quadratic penalty around the bound.
+    The bound is the free energy of the pretrained network on the training images; ``damping`` is
+    the factor d. The optimiser of the multiplier has to ascend, and :meth:`clamp` to follow.
     """
 
     bound: Float[Tensor, ""]
@@ -137,14 +128,8 @@ class TrainingInterventions:
 class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
     """A judge's loss on counterfactual images, under the constraint on the free energy.
 
-    Args:
-        subject: Network to fine-tune, and its constraint.
-        judge: Judge; it is frozen.
-        interventions: Interventions on training images.
-        beta: Weight of the divergence in the free energy.
-        soft: Whether classes that are not affected have the judge's own reading of the factual
-            image as targets, instead of their values.
-        multiplier_rate: Learning rate of the multiplier, in those of the network.
+    The judge is frozen. If ``soft``, targets of classes that are not affected are its own reading
+    of the factual image. ``multiplier_rate`` is in learning rates of the network.
     """
 
     def __init__(

@@ -30,12 +30,7 @@ _HOST_BYTES = 2**30  # largest size of images in memory without a GPU
 
 
 def rows_of_step(seed: int, step: int, batch: int, count: int) -> NDArray[np.int64]:
-    """Return the rows of a batch; every epoch has its own permutation.
-
-    >>> rows = [rows_of_step(0, step, batch=4, count=6) for step in range(3)]
-    >>> sorted(np.concatenate(rows)[:6].tolist())
-    [0, 1, 2, 3, 4, 5]
-    """
+    """Return the rows of a batch; every epoch has its own permutation."""
     positions = step * batch + np.arange(batch)
     rows = np.empty(batch, dtype=np.int64)
     for epoch in np.unique(positions // count):
@@ -67,16 +62,8 @@ class Feed:
     """A source of batches.
 
     Images stay on the device, as bytes, if they fit. Otherwise a thread reads the next batches
-    from the (memory-mapped) file while the device is busy.
-
-    Args:
-        examples: Images and labels.
-        space: Attributes to encode.
-        scales: Mean and standard deviation of each factor to include.
-        device: Device of the batches.
-        seed: Seed of the order.
-        batch: Rows per step, over all processes.
-        share: Rows of each batch that belong to this process.
+    from the (memory-mapped) file while the device is busy. A batch has so many rows over all
+    processes, a ``share`` of which belongs to this one; ``scales`` are those of its factors.
     """
 
     def __init__(

@@ -12,12 +12,7 @@ from fcfg.support.files import naming, write_atomically
 
 
 class RunLog:
-    """A file with one line of JSON for every event of a run.
-
-    Args:
-        folder: Folder of log.jsonl.
-        tensorboard: Whether TensorBoard gets all numbers as well.
-    """
+    """A file with one line of JSON for every event of a run; TensorBoard may get all numbers."""
 
     def __init__(self, folder: Path, *, tensorboard: bool = False) -> None:
         self.path = folder / "log.jsonl"

@@ -39,11 +39,9 @@ _MOST_SKIPPED = 20  # steps in a row
 
 
 class TrainingStopped(Exception):
-    """A run stopped early; its checkpoints are kept.
+    """A run stopped early; its checkpoints are kept, and the message says how to resume.
 
-    Args:
-        message: Reason, what is kept, and how to resume.
-        code: Exit code of the command: 128 + the signal, or 1 after a failure.
+    The ``code`` is the exit code of the command: 128 + the signal, or 1 after a failure.
     """
 
     def __init__(self, message: str, code: int = 1) -> None:

@@ -86,9 +86,7 @@ class MovingAverage:
     .. math:: \bar\theta \leftarrow d_n \bar\theta + (1 - d_n)\, \theta,
         \qquad d_n = \min\bigl(d, \tfrac{1 + n}{10 + n}\bigr)
 
-    Args:
-        module: Module whose weights are averaged; its parameters must stay the same objects.
-        decay: d, the limit of :math:`d_n`.
+    The parameters of the module must stay the same objects.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:

@@ -90,16 +90,8 @@ def transfer_residual(
 
     .. math:: \tilde x = \tilde r + t\, \tilde\sigma\, u, \qquad u = (x - r) / \sigma
 
-    Under factual attributes and with :math:`t = 1` this is the image itself.
-
-    Args:
-        x: Factual images.
-        factual: Distribution under factual attributes.
-        counterfactual: Distribution under counterfactual attributes.
-        strength: Share t of the residual to keep.
-
-    Returns:
-        Images that are not clamped.
+    Distributions are those under factual and counterfactual attributes. For the same and with a
+    ``strength`` of :math:`t = 1` this is the image itself. Images are not clamped.
     """
     residual = (x - factual.image) / factual.scale
     return counterfactual.image + strength * counterfactual.scale * residual

@@ -81,14 +81,7 @@ class HVAEModelConfig(ModelConfig[HVAE]):
 
 @register_kind(HVAEModelConfig)
 class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactual]):
-    """Counterfactual images from a hierarchical VAE and a structural causal model.
-
-    Args:
-        network: Image model.
-        scm: Attribute model.
-        judge: Classifier that reads attributes from images.
-        provenance: JSON values that describe how the model was made.
-    """
+    """Counterfactual images from a hierarchical VAE and a structural causal model."""
 
     kind = "hvae"
     traits = Traits(compared={"guidance": ["temperature:0.1", "temperature:0.1;residual=0.1"]})

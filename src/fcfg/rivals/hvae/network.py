@@ -52,9 +52,6 @@ class HVAE(nn.Module):
     >>> latents = network.infer(torch.zeros(2, 3, 4, 4), torch.zeros(2, 3)).latents
     >>> network.decode(latents, torch.ones(2, 3)).image.shape
     torch.Size([2, 3, 4, 4])
-
-    Args:
-        config: Shape of the network.
     """
 
     def __init__(self, config: HVAEConfig) -> None:
@@ -135,11 +132,7 @@ class HVAE(nn.Module):
         noise: Latents,
         dropped: Int[Tensor, "batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
-        """Return the two parts of the free energy of each image, in nats per dimension.
-
-        Returns:
-            The negative log-likelihood, and the divergence of posterior from prior.
-        """
+        """Return negative log-likelihood and divergence from the prior, in nats per dimension."""
         inference = self.infer(images, parents, noise, dropped)
         return inference.pixels.nll(images), inference.kl
 

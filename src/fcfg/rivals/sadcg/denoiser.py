@@ -27,14 +27,7 @@ from fcfg.support.errors import InputError
 class SemanticEmbedder(AbstractEmbedder):
     """Attributes as they are, and the learned null vector of the whole condition.
 
-    >>> from fcfg.causal.attributes import Binary
-    >>> embedder = SemanticEmbedder(AttributeSpace([Binary("smiling"), Binary("male")]))
-    >>> embedder.condition_width
-    34
-
-    Args:
-        space: Attributes in the order of their numbers.
-        width: Size of the semantics, which come first in the condition.
+    The semantics, whose size is ``width``, come first in the condition.
     """
 
     def __init__(self, space: AttributeSpace, width: int = 32) -> None:
@@ -77,16 +70,7 @@ class SemanticEmbedder(AbstractEmbedder):
 
 
 class SemanticDenoiser(Denoiser):
-    """The networks of SA-DCG, the embedder of their condition and the noise schedule.
-
-    Args:
-        network: Network that predicts from images, times and conditions.
-        embedder: Embedder with the learned null vector.
-        schedule: Noise schedule of the training.
-        encoder: Network that infers semantics, of the same config.
-        parameterisation: Quantity the network predicts: 'noise' (as published), 'image' or
-            'velocity'; by default that of the schedule.
-    """
+    """A denoiser with an encoder, which infers semantics and has the config of the network."""
 
     embedder: SemanticEmbedder
 

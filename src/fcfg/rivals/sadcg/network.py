@@ -76,14 +76,7 @@ class SemanticConfig(UNetConfig):
 
 
 class SemanticUNet(UNet):
-    """Predicts noise from a noisy image, its time, and its semantics and attributes.
-
-    >>> config = SemanticConfig(size=8, base=8, multipliers=(1, 2), encoder_multipliers=(1, 2),
-    ...                         attention=(), condition=7, latent=4)
-    >>> network = SemanticUNet(config)
-    >>> network(torch.zeros(2, 3, 8, 8), torch.tensor([1, 1000]), torch.zeros(2, 7)).shape
-    torch.Size([2, 3, 8, 8])
-    """
+    """Predicts noise from a noisy image, its time, and its semantics and attributes."""
 
     down_kernel = _DOWN_KERNEL
 
@@ -115,9 +108,6 @@ class SemanticEncoder(nn.Module):
     >>> mean, log_variance = SemanticEncoder(config)(torch.zeros(2, 3, 8, 8))
     >>> mean.shape, log_variance.shape
     (torch.Size([2, 4]), torch.Size([2, 4]))
-
-    Args:
-        config: Shape of the network.
     """
 
     def __init__(self, config: SemanticConfig) -> None:
