@@ -384,7 +384,6 @@ def known_results(
     data: str = "celeba-mosaic",
     truth: bool = False,
     lpips: bool = True,
-    composition: bool = True,
     fid: float | None = None,
 ) -> Path:
     """Write a result file with known effects; ``reversal`` has mean errors by guidance."""
@@ -394,7 +393,7 @@ def known_results(
     noise = {name: rng.normal(size=n) for name in attributes}
     jitter = rng.normal(size=n)
     asked = [(do, guidance) for do in dos for guidance in settings]
-    asked = [*([("", "none")] if composition else []), *asked]
+    asked = [("", "none"), *asked]
     header = _header(
         "tiny",
         images,
@@ -404,9 +403,6 @@ def known_results(
         data={"format": data, "split": "test"},
         attributes=attributes,
         graph={name: [] for name in attributes},
-        do=list(dos),
-        guidance=list(settings),
-        composition=composition,
         questions=[list(question) for question in asked],
         steps=20,
         reverse=reversal is not None,

@@ -14,7 +14,7 @@ from fcfg.reports.bars import bar_panels
 from fcfg.reports.comparison import Comparison
 from fcfg.reports.strips import Strip, make_strips, opening_strip, read_album
 from fcfg.reports.svg import Panel
-from fcfg.reports.tables import Tables, make_tables, table_files
+from fcfg.reports.tables import differences, models, numbers, overview, table_files
 from fcfg.reports.template import rendered
 from fcfg.reports.tradeoff import tradeoff_panels
 from fcfg.reports.wording import in_words, made
@@ -52,11 +52,11 @@ def write_report(
             ``comparison`` for several runs.
         overwrite: Whether to replace files that are not the report of these runs.
     """
-    figures, tables = make_figures(comparison), make_tables(comparison)
+    figures = make_figures(comparison)
     contents = {
-        "report.html": build_page(comparison, figures, tables).encode(),
+        "report.html": build_page(comparison, figures).encode(),
         **{f"figures/{name}": data for name, data in figures.files.items()},
-        **table_files(comparison, tables),
+        **table_files(comparison),
     }
     source = comparison.runs[0].path
     beside = source if source.is_dir() else source.parent
@@ -101,14 +101,17 @@ def make_figures(comparison: Comparison) -> Figures:
     return Figures(opening_strip(comparison, album), panels, make_strips(comparison, album))
 
 
-def build_page(comparison: Comparison, figures: Figures, tables: Tables) -> str:
+def build_page(comparison: Comparison, figures: Figures) -> str:
     """The whole page, which needs no other file."""
     return rendered(
         "page.html.jinja",
         comparison=comparison,
         header=comparison.runs[0].header,
         figures=figures,
-        tables=tables,
+        glance=overview(comparison),
+        numbers={do: numbers(comparison, do) for do in comparison.rows},
+        differences={do: differences(comparison, do) for do in comparison.dos},
+        models=models(comparison),
         in_words={do: in_words(rows[0].run.summary, do) for do, rows in comparison.rows.items()},
         made={run.name: made(run.header) for run in comparison.runs},
         written=partial(json.dumps, indent=1, ensure_ascii=False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fcfg.evaluation.metric_table import METRICS, effectiveness
 from fcfg.metrics import Estimate
@@ -30,26 +30,6 @@ _PRINTED = (
     *("effectiveness", "shift", "factor error", "difference from real images"),
     *("error to the truth", "after reversal"),
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """The tables of a page."""
-
-    glance: Table
-    numbers: dict[str, Table]  #: by intervention, the null intervention last
-    differences: dict[str, Table | None]
-    models: Table
-
-
-def make_tables(comparison: Comparison) -> Tables:
-    """Compute every table of a page."""
-    return Tables(
-        overview(comparison),
-        {do: numbers(comparison, do) for do in comparison.rows},
-        {do: differences(comparison, do) for do in comparison.dos},
-        models(comparison),
-    )
 
 
 def overview(comparison: Comparison) -> Table:
@@ -199,10 +179,10 @@ def models(comparison: Comparison) -> Table:
     return Table(("model",), tuple(map(Column, titles)), tuple(lines), "Models")
 
 
-def table_files(comparison: Comparison, tables: Tables) -> dict[str, bytes]:
+def table_files(comparison: Comparison) -> dict[str, bytes]:
     """Contents of the files of tables, by name."""
     about = (f"n = {comparison.n:,}", *(made(run.header) for run in comparison.runs))
-    printed = (tables.numbers[do].only(_PRINTED) for do in comparison.dos)
+    printed = (numbers(comparison, do).only(_PRINTED) for do in comparison.dos)
     texts = {
         "table.csv": _every_line(comparison, measured, _of_paper),
         "table.tex": "\n".join(replace(table, notes=about).latex() for table in printed),
