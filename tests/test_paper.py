@@ -8,12 +8,7 @@ import pytest
 
 from fcfg import Guidance
 from fcfg.evaluation import find_experiment
-from fcfg.reports.paper import (
-    dataset_of,
-    match,
-    meaning,
-    paper_rows,
-)
+from fcfg.reports.paper import dataset_of, match, meaning, paper_rows
 from fcfg.training import read_config
 
 DATASETS = ("celeba-hq", "embed", "mimic-cxr")

@@ -78,10 +78,6 @@ def test_escaped_text_has_no_special_character_left(text: str) -> None:
     assert not set(left) & set("&%$#_{}~^\\Δ×ω±λ→↑↓–−")
 
 
-def test_no_number_is_a_negative_zero() -> None:
-    assert Column("shift", digits=2, signed=True).text(-0.001) == "0.00"
-
-
 def check_latex(text: str) -> None:
     """Braces and environments close, every row has as many columns as the table."""
     bare = re.sub(r"\\[\\&%$#_{}]", lambda found: "\n" if found[0] == r"\\" else "", text)

@@ -36,12 +36,8 @@ def read_comparable(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Sourc
     """Return runs over the images that all of them have, and notes on them."""
     files = [Path(path) for path in paths]
     if not files:
-        raise InputError(
-            "comparison",
-            expected="at least one run",
-            got=0,
-            do="name a folder that 'fcfg evaluate' wrote",
-        )
+        do = "name a folder that 'fcfg evaluate' wrote"
+        raise InputError("comparison", expected="at least one run", got=0, do=do)
     results = [read_results(file) for file in files]
     sources = list(map(Source, files, _names(files, results), results))
     for source in sources:

@@ -43,19 +43,12 @@ class PaperRow:
 
 
 def paper_rows(dataset: str) -> tuple[PaperRow, ...]:
-    """All rows on a data set, main tables first; none if the paper does not have the data set.
-
-    >>> [row.fid for row in paper_rows("celeba-hq") if row.fid and row.do == "smiling"]
-    [19.0, 18.3, 21.3, 19.6]
-    """
+    """All rows on a data set, main tables first; none if the paper does not have the data set."""
     return tuple(row for row in _rows() if row.dataset == dataset)
 
 
 def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
     """The row of the paper for a setting, or None.
-
-    >>> match("celeba-hq", "smiling", "cfg:3").delta["young"]
-    11.7
 
     Weights are compared as numbers, targets and groups in any order. If several tables have the
     setting, the first one is taken; its note says how the others differ. The FID comes from a
@@ -85,13 +78,7 @@ def dataset_of(header: Mapping[str, Any]) -> str | None:
 
 @cache
 def meaning(text: str) -> Guidance:
-    """A guidance in a normal form, equal for texts that mean the same.
-
-    >>> meaning("fcfg:invariant=1,affected=3")
-    fcfg:affected=3.0,invariant=1.0
-    >>> meaning("cfg:1")
-    none
-    """
+    """A guidance in a normal form, equal for texts that mean the same."""
     guidance = Guidance.parse(text)
     if guidance.name == "cfg" and guidance.weights[0][1] == 1:
         return Guidance.none()

@@ -146,11 +146,7 @@ def setting(text: str) -> Setting:
 
 
 def variable(name: str) -> str:
-    """A colour as a variable of the style sheet.
-
-    >>> variable("fcfg++")
-    'var(--fcfgpp)'
-    """
+    """A colour as a variable of the style sheet."""
     return f"var(--{name.replace('+', 'p')})"
 
 

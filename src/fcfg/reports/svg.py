@@ -47,11 +47,7 @@ class Scale:
 
     @property
     def ticks(self) -> list[float]:
-        """Round numbers within the scale, 0 among them if it is within.
-
-        >>> Scale(-0.13, 0.71, 0, 100).ticks
-        [0.0, 0.2, 0.4, 0.6]
-        """
+        """Round numbers within the scale, 0 among them if it is within."""
         length = (self.high - self.low) / 6
         power = 10.0 ** math.floor(math.log10(length))
         step = power * next(step for step in _STEPS if step * power >= length * (1 - 1e-9))

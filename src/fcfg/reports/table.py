@@ -88,11 +88,7 @@ class Column:
         return f"{self.title} {self.better}".strip()
 
     def text(self, value: float) -> str:
-        """A number with the digits of the column.
-
-        >>> Column("shift", signed=True).text(-0.256), Column("s", digits=None).text(0.12345)
-        ('−0.26', '0.123')
-        """
+        """A number with the digits of the column."""
         if self.digits is None:
             return f"{value:.3g}"
         return number(value, self.digits, signed=self.signed)
@@ -122,15 +118,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of numbers, or of words.
-
-    >>> table = Table(("rule",), (Column("shift", digits=1),), (Row(("CFG",), (Number(0.5),)),))
-    >>> print(table.markdown())
-    | rule | shift |
-    |---|---|
-    | CFG | 0.5 |
-    <BLANKLINE>
-    """
+    """Rows of numbers, or of words."""
 
     names: tuple[str, ...]  #: headings of the names of rows
     columns: tuple[Column, ...]
@@ -237,11 +225,7 @@ class _Form:
 
 
 def escaped(text: str) -> str:
-    r"""Text that LaTeX prints as it is.
-
-    >>> print(escaped("100 % of lung_mass"))
-    100 \% of lung\_mass
-    """
+    """Text that LaTeX prints as it is."""
     return "".join(_LATEX_LETTERS.get(character, character) for character in text)
 
 
