@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.reports.rule_styles import setting
-from fcfg.reports.table import Row, Table
 from fcfg.reports.wording import number
 
 RESULTS = Path(__file__).parent / "results"
@@ -122,7 +121,9 @@ def _kept(file: Path, columns: Sequence[int], like: str) -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of texts as Markdown."""
-    return Table(tuple(heads), (), tuple(Row(tuple(row), ()) for row in rows)).markdown().strip()
+    escaped = [[text.replace("|", r"\|") for text in row] for row in (heads, *rows)]
+    head, *lines = [f"| {' | '.join(row)} |" for row in escaped]
+    return "\n".join([head, "|" + "---|" * len(heads), *lines])
 
 
 def source(file: str, *names: str) -> str:

@@ -1,4 +1,4 @@
-"""Tables of numbers, each written in the same way as Markdown, LaTeX, CSV, HTML or on a terminal.
+"""Tables of numbers, each written in the same way as LaTeX, CSV, HTML or on a terminal.
 
 A :class:`Table` is data: rows with names, columns with units and digits, and numbers with their
 intervals. The template ``macros.html.jinja`` writes it as HTML, :mod:`fcfg.cli.tables` on a
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Self, TypeAlias
@@ -37,6 +37,7 @@ _LATEX_LETTERS = {
     "↓": r"$\downarrow$",
     **{character: "\\" + character for character in "&%$#_"},
 }
+_MISSING = "--"  # in LaTeX
 _FIELDS = ("metric", "attribute", "value", "low", "high", "n", "unit", "best", "note")
 
 
@@ -150,12 +151,6 @@ class Table:
         titles = [self.columns[first].group for first, *_ in self.places]
         return [(title, len(list(same))) for title, same in groupby(titles)]
 
-    def markdown(self) -> str:
-        """The table in Markdown: numbers with half of their intervals, the best ones bold."""
-        heads, *rows = ["| " + " | ".join(texts) + " |" for texts in self._texts(_MARKDOWN)]
-        rule = "|" + "---|" * (len(self.names) + len(self.places))
-        return "\n".join([heads, rule, *rows, *(f"\n{note}" for note in self.notes)]) + "\n"
-
     def csv(self) -> str:
         """One line for each number, in full; a field that has nothing to say is empty."""
         text = io.StringIO()
@@ -173,7 +168,7 @@ class Table:
 
     def latex(self) -> str:
         r"""A ``tabular`` to ``\input`` into a document that uses booktabs and xcolor."""
-        heads, *rows = self._texts(_LATEX)
+        heads, *rows = self._latex_texts()
         layout = "l" * len(self.names) + "r" * len(self.places)
         lines = [rf"\begin{{tabular}}{{{layout}}}", r"\toprule", _latex_row(heads)]
         before: tuple[str, ...] = ()
@@ -190,38 +185,19 @@ class Table:
         title = f"% {self.title}\n" if self.title else ""
         return title + "\n".join([*lines, r"\end{tabular}"]) + "\n"
 
-    def _texts(self, form: _Form) -> Iterator[list[str]]:
+    def _latex_texts(self) -> Iterator[list[str]]:
         """The headings and the rows, with one text for every name and place."""
         titles: list[str] = []
         for first, *small in self.places:
             group, own = self.columns[first].group, [self.columns[k].heading for k in small]
             whole = ", ".join(filter(None, (group, self.columns[first].heading)))
             titles.append(" / ".join([whole, *own]))
-        yield [form.escape(text) for text in (*self.names, *titles)]
+        yield [escaped(text) for text in (*self.names, *titles)]
         for row in self.rows:
-            texts = [form.write(*pair) for pair in zip(self.columns, row.cells, strict=True)]
+            texts = [_latex_cell(*pair) for pair in zip(self.columns, row.cells, strict=True)]
             parts = [[texts[k] for k in place] for place in self.places]
-            parts = [[form.missing] if set(some) == {form.missing} else some for some in parts]
-            yield [*map(form.escape, row.names), *map(" / ".join, parts)]
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How a table is written as text."""
-
-    missing: str
-    escape: Callable[[str], str]
-    bold: str
-    margin: str
-
-    def write(self, column: Column, cell: Cell) -> str:
-        if cell is None:
-            return self.missing
-        if isinstance(cell, str):
-            return self.escape(cell)
-        text, margin = self.escape(column.text(cell.value)), column.margin(cell)
-        text = self.bold.format(text) if cell.is_best else text
-        return text + self.margin.format(margin) if margin else text
+            parts = [[_MISSING] if set(some) == {_MISSING} else some for some in parts]
+            yield [*map(escaped, row.names), *map(" / ".join, parts)]
 
 
 def escaped(text: str) -> str:
@@ -233,5 +209,9 @@ def _latex_row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-_MARKDOWN = _Form("–", lambda text: text.replace("|", r"\|"), "**{}**", " ± {}")
-_LATEX = _Form("--", escaped, r"\textbf{{{}}}", r"{{\tiny$\,\pm\,${}}}")
+def _latex_cell(column: Column, cell: Cell) -> str:
+    if cell is None or isinstance(cell, str):
+        return _MISSING if cell is None else escaped(cell)
+    text, margin = escaped(column.text(cell.value)), column.margin(cell)
+    text = rf"\textbf{{{text}}}" if cell.is_best else text
+    return text + (rf"{{\tiny$\,\pm\,${margin}}}" if margin else "")
