@@ -122,6 +122,25 @@ def finished(shared: Shared) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_folder(shared: Shared) -> Path:
+    """The folder of a tiny model, named 'tiny'."""
+    from fcfg import save  # after the hook above
+    from tiny import tiny_pipeline
+
+    return shared("models", lambda folder: save(tiny_pipeline(), folder / "tiny")) / "tiny"
+
+
+@pytest.fixture
+def no_compiler() -> Iterator[None]:
+    """All of torch but its compiler, which is not ours."""
+    import torch  # after the hook above
+
+    torch.compiler.set_stance("force_eager")
+    yield
+    torch.compiler.set_stance("default")
+
+
+@pytest.fixture(scope="session")
 def client() -> Iterator[TestClient]:
     """A client of a studio of a tiny model."""
     from studios import client_of, studio_of  # after the hook above

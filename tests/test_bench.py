@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,13 +40,6 @@ def model() -> fcfg.CounterfactualPipeline:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     fcfg.save(tiny_model(saved=True), folder := tmp_path_factory.mktemp("models") / "tiny")
     return str(folder)
-
-
-@pytest.fixture
-def no_compiler() -> Generator[None]:
-    torch.compiler.set_stance("force_eager")  # all but the compiler, which is not ours
-    yield
-    torch.compiler.set_stance("default")
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import Mock
 
 import pytest
-import torch
 import typer
 
 import fcfg
@@ -26,13 +27,6 @@ from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from tiny import GIVEN, draw, tiny_pipeline
 
 COMMANDS = tuple(_COMMANDS)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    fcfg.save(tiny_pipeline(), folder)
-    return str(folder)
 
 
 @pytest.fixture
@@ -51,10 +45,20 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return line[:-1]
 
 
-def command(monkeypatch: pytest.MonkeyPatch, name: str, loaded: object) -> None:
-    """Put a small command where a module of the package would be."""
-    module = ModuleType(f"fcfg.cli.{name}")
-    setattr(module, name, loaded)
+@pytest.fixture
+def model(tiny_folder: Path) -> str:
+    return str(tiny_folder)
+
+
+def as_train(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """Put a small command where 'train' would be."""
+
+    def train() -> None:
+        """Train."""
+        work()
+
+    module = ModuleType("fcfg.cli.train")
+    monkeypatch.setattr(module, "train", train, raising=False)
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
 
@@ -158,16 +162,6 @@ def test_a_group_holds_further_commands(capsys) -> None:
         assert refusal(capsys, *words.split()).startswith(said)
 
 
-def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """Put a command that ends by an error where 'train' would be."""
-
-    def train() -> None:
-        """Train."""
-        raise error
-
-    command(monkeypatch, "train", train)
-
-
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
@@ -188,7 +182,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     ],
 )
 def test_a_command_ends_with_a_code_and_a_line(error, code, said, monkeypatch, capsys) -> None:
-    raising(monkeypatch, error)
+    as_train(monkeypatch, Mock(side_effect=error))
     assert main(["train"]) == code
     assert re.fullmatch(said, capsys.readouterr().err)
 
@@ -197,17 +191,14 @@ def test_a_command_ends_with_a_code_and_a_line(error, code, said, monkeypatch, c
     "error", [ZeroDivisionError("a bug"), OSError(errno.EBADF, "a bug"), SystemExit(75)]
 )
 def test_a_bug_keeps_its_traceback_and_an_exit_its_code(error: BaseException, monkeypatch) -> None:
-    raising(monkeypatch, error)
+    as_train(monkeypatch, Mock(side_effect=error))
     with pytest.raises(type(error)) as caught:
         main(["train"])
     assert caught.value is error
 
 
 def test_warnings_are_one_line(monkeypatch, capsys) -> None:
-    def train() -> None:
-        warnings.warn("the disk is\nnearly full", stacklevel=1)
-
-    command(monkeypatch, "train", train)
+    as_train(monkeypatch, lambda: warnings.warn("the disk is\nnearly full", stacklevel=1))
     shown = warnings.showwarning
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -330,15 +321,12 @@ def test_generate_takes_tables_levels_and_other_guidance(model, faces, tmp_path,
     assert json.loads((tmp_path / "red" / "record.json").read_text())["guidance"] == "none"
 
 
+@pytest.mark.usefixtures("no_compiler", "faces")
 @pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
-def test_generate_computes_as_it_is_told(model, faces, tmp_path, capsys) -> None:
+def test_generate_computes_as_it_is_told(model) -> None:
     words = ["generate", model, "faces", "--do", "age=80", "--sampling", "2", "--device", "cpu"]
-    torch.compiler.set_stance("force_eager")  # all of it but the compiler, which is not ours
-    try:
-        assert main([*words, "--out", "plain"]) == 0
-        assert main([*words, "--out", "fast", "--compile", "--precision", "float32"]) == 0
-    finally:
-        torch.compiler.set_stance("default")
+    assert main([*words, "--out", "plain"]) == 0
+    assert main([*words, "--out", "fast", "--compile", "--precision", "float32"]) == 0
     plain, fast = (json.loads(Path(out, "record.json").read_text()) for out in ("plain", "fast"))
     assert (plain["precision"], plain["compiled"], plain["batch_size"]) == ("float32", False, 256)
     assert (fast["precision"], fast["compiled"]) == ("float32", True)

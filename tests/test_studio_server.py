@@ -15,7 +15,6 @@ import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pytest
 
@@ -31,40 +30,36 @@ from studios import FACTUAL, meanwhile, png, serving, studio_of
 from tiny import tiny_pipeline
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    fcfg.save(tiny_pipeline(), folder)
-    return folder
-
-
-def post(address: str, path: str, body: bytes) -> Any:
-    request = urllib.request.Request(address.rstrip("/") + path, body)
-    with urllib.request.urlopen(request, timeout=60) as reply:
+def sent(address: str, path: str, body: bytes | None = None) -> bytes:
+    """The reply to a request, which posts the body if there is one."""
+    with urllib.request.urlopen(address.rstrip("/") + path, body, timeout=60) as reply:
         return reply.read()
 
 
+def asked(address: str) -> bytes:
+    """A question about a new upload."""
+    image = json.loads(sent(address, "/api/images", png()))["id"]
+    return json.dumps({"image": image, "attributes": FACTUAL, "do": {"smiling": 1}}).encode()
+
+
 def test_the_command_prints_its_address_opens_it_and_ends_quietly(
-    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tiny_folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, told, ready = list[str](), list[Any](), Event()
+    opened, told, ready = list[str](), list[bytes](), Event()
     monkeypatch.setattr("webbrowser.open", lambda url: (opened.append(url), ready.set()))
 
     def visit() -> None:
         assert ready.wait(60)
-        with urllib.request.urlopen(opened[0] + "api/model", timeout=60) as reply:
-            told.append(json.load(reply))
-        image = json.loads(post(opened[0], "/api/images", png()))["id"]
-        question = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}}
-        told.append(post(opened[0], "/api/answer", json.dumps(question).encode()))
+        told.append(sent(opened[0], "/api/model"))
+        told.append(sent(opened[0], "/api/answer", asked(opened[0])))
 
-    words = ["studio", str(folder), "--compare", str(folder), "--port", "0", "--device", "cpu"]
-    assert meanwhile(visit, lambda: main(words)) == 0
+    words = f"studio {tiny_folder} --compare {tiny_folder} --port 0 --device cpu"
+    assert meanwhile(visit, lambda: main(words.split())) == 0
     out, err = capfd.readouterr()
     assert re.search(r"Studio of tiny, tiny-2 on cpu, \d+ threads: http://127.0.0.1:\d+/", out)
     assert opened == re.findall(r"http://\S+", out)
     assert err == ""
-    assert [model["name"] for model in told[0]["models"]] == ["tiny", "tiny-2"]
+    assert [model["name"] for model in json.loads(told[0])["models"]] == ["tiny", "tiny-2"]
     assert json.loads(told[1].splitlines()[-1])["type"] == "done"
 
 
@@ -85,9 +80,8 @@ def test_a_client_that_goes_away_cancels_its_question_and_the_next_one_starts(mo
 
         def connect(visitor: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
             connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
-            image = json.loads(post(address, "/api/images", png()))["id"]
-            body = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}}
-            connection.request("POST", "/api/answer", json.dumps({**body, "visitor": visitor}))
+            question = json.loads(asked(address)) | {"visitor": visitor}
+            connection.request("POST", "/api/answer", json.dumps(question))
             reply = connection.getresponse()
             stack.callback(reply.close)
             stack.callback(connection.close)
@@ -112,16 +106,16 @@ def test_a_client_that_goes_away_cancels_its_question_and_the_next_one_starts(mo
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_server_that_ends_leaves_its_port_and_nothing_behind(
-    ending: signal.Signals, folder: Path, tmp_path: Path
+    ending: signal.Signals, tiny_folder: Path, tmp_path: Path
 ) -> None:
-    before = sorted(path.name for path in folder.iterdir())
+    before = sorted(path.name for path in tiny_folder.iterdir())
     home, temporary = tmp_path / "home", tmp_path / "temporary"
     home.mkdir()
     temporary.mkdir()
     places = {"HOME": home, "TMPDIR": temporary, "PYTHONPATH": Path(fcfg.__file__).parents[1]}
-    command = [sys.executable, "-m", "fcfg", "studio", str(folder), "--no-open", "--port", "0"]
+    command = f"{sys.executable} -m fcfg studio {tiny_folder} --no-open --port 0"
     with subprocess.Popen(
-        command,
+        command.split(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=home,
@@ -130,9 +124,7 @@ def test_a_server_that_ends_leaves_its_port_and_nothing_behind(
         try:
             assert process.stdout is not None
             address = re.search(r"http://\S+", process.stdout.readline().decode())[0]
-            image = json.loads(post(address, "/api/images", png()))["id"]
-            question = {"image": image, "attributes": FACTUAL, "do": {"smiling": 1}}
-            assert b'"done"' in post(address, "/api/answer", json.dumps(question).encode())
+            assert b'"done"' in sent(address, "/api/answer", asked(address))
             process.send_signal(ending)
             _, errors = process.communicate(timeout=60)
         finally:
@@ -140,12 +132,12 @@ def test_a_server_that_ends_leaves_its_port_and_nothing_behind(
     assert process.returncode == (0 if ending is signal.SIGINT else -signal.SIGKILL)
     assert errors == b""
     Place(port=int(address.split(":")[-1].strip("/"))).open().close()  # at once
-    assert sorted(path.name for path in folder.iterdir()) == before
+    assert sorted(path.name for path in tiny_folder.iterdir()) == before
     assert list(home.iterdir()) == list(temporary.iterdir()) == []
 
 
 def test_wrong_input_of_the_command_is_one_line_and_code_2(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tiny_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -153,7 +145,7 @@ def test_wrong_input_of_the_command_is_one_line_and_code_2(
     for words, subject in {
         "--host 203.0.113.7 --port 0": "address 203.0.113.7:0",
         "nowhere --port 0": "checkpoint nowhere",
-        f"{folder} --compare portraits --port 0": "model portraits",
+        f"{tiny_folder} --compare portraits --port 0": "model portraits",
         "--precision int8": "precision",
         "--port 70000": "port",
     }.items():
