@@ -9,20 +9,16 @@ import socket
 import struct
 import time
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, Thread
 
 import pytest
-from PIL import Image
 
-from fcfg.studio import app
-from fcfg.studio.models import StudioModel
-from fcfg.studio.pictures import MOST_BYTES, StudioPicture
+from fcfg.studio.pictures import MOST_BYTES
 from fcfg.studio.safety import Rule
 from fcfg.studio.server import Door
-from studios import file_of, png, serving, studio_of
+from studios import png, serving, studio_of
 from tiny import tiny_pipeline
 
 TOKEN = "a-token-that-nobody-guesses"
@@ -108,16 +104,6 @@ def siege(
         thread.join()
         for one in opened.values():
             one.close()
-
-
-@contextmanager
-def flood(target: Target, count: int, body: bytes, statuses: list[int]) -> Generator[None]:
-    """Uploads of the same file at once, whose statuses are noted."""
-    with ThreadPoolExecutor(count) as pool:
-        asked = [pool.submit(target.ask, "POST", "/api/images", body) for _ in range(count)]
-        time.sleep(1)
-        yield
-        statuses += [one.result() for one in asked]
 
 
 @contextmanager
@@ -226,39 +212,6 @@ def test_crumbs_of_a_body_are_refused_before_they_take_time() -> None:
     with attacked() as target:
         assert b" 401 " not in exchange(target, crumbs)  # 400, or a reset
         assert target.ask("GET", "/api/model") == 200
-
-
-def test_slow_bodies_do_not_keep_a_user_waiting() -> None:
-    with (
-        attacked(Rule(TOKEN, patience=30.0)) as target,
-        siege(target, 16, target.head(10**6) + b"x"),
-    ):
-        start = time.monotonic()
-        assert target.ask("POST", "/api/images", png()) == 200
-        assert time.monotonic() - start < 10  # patience of the server, three times as much
-
-
-def test_large_pictures_are_decoded_one_by_one_and_small_ones_between(monkeypatch) -> None:
-    monkeypatch.setattr(app, "_DECODED", 16 * (1500**2 + 1000))
-    inside, most, original = list[int](), list[int](), app.read_upload
-
-    def read(data: bytes, model: StudioModel) -> StudioPicture:
-        inside.append(len(data))
-        most.append(sum(size > 1000 for size in inside))
-        try:
-            return original(data, model)
-        finally:
-            inside.remove(len(data))
-
-    monkeypatch.setattr(app, "read_upload", read)
-    statuses, large = list[int](), file_of(Image.new("RGB", (1500, 1500), "red"))  # a few bytes
-
-    with attacked(Rule(TOKEN, patience=60.0)) as target:
-        with flood(target, 8, large, statuses):
-            assert target.ask("POST", "/api/images", png()) == 200
-        assert set(statuses) == {200}
-
-    assert max(most) == 1
 
 
 @pytest.mark.parametrize("authorization", [f"Bearer {TOKEN}", "none"])
