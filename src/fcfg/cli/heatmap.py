@@ -18,11 +18,7 @@ _GREY = (225, 225, 225)
 
 
 def heatmap(labels: Sequence[str], matrix: NDArray[np.float64]) -> Image.Image:
-    """Draw a matrix of numbers from -1 (blue) to 1 (red); cells that are not a number are grey.
-
-    >>> heatmap(["age", "sex"], np.array([[1.0, -0.2], [-0.2, 1.0]])).mode
-    'RGB'
-    """
+    """Draw a matrix of numbers from -1 (blue) to 1 (red); cells that are not a number are grey."""
     font = font_for(labels, _FONT)
     short = (name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..." for name in labels)
     labels = [legible(name, font) for name in short]

@@ -135,11 +135,7 @@ def _parameter(name: str, annotation: object, default: object) -> Parameter:
 
 
 def declared(home: str) -> dict[str, Declared]:
-    """Return what the source of a class or a function says of its fields or arguments.
-
-    >>> declared("generation.request.Request")["seed"].default
-    0
-    """
+    """Return what the source of a class or a function says of its fields or arguments."""
     module, _, name = home.rpartition(".")
     text = _PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
     (node,) = [n for n in ast.parse(text).body if getattr(n, "name", None) == name]

@@ -53,8 +53,21 @@ def write_report(
         overwrite: Whether to replace files that are not the report of these runs.
     """
     figures = make_figures(comparison)
+    page = rendered(
+        "page.html.jinja",
+        comparison=comparison,
+        header=comparison.runs[0].header,
+        figures=figures,
+        glance=overview(comparison),
+        numbers={do: numbers(comparison, do) for do in comparison.rows},
+        differences={do: differences(comparison, do) for do in comparison.dos},
+        models=models(comparison),
+        in_words={do: in_words(rows[0].run.summary, do) for do, rows in comparison.rows.items()},
+        made={run.name: made(run.header) for run in comparison.runs},
+        written=partial(json.dumps, indent=1, ensure_ascii=False),
+    )
     contents = {
-        "report.html": build_page(comparison, figures).encode(),
+        "report.html": page.encode(),
         **{f"figures/{name}": data for name, data in figures.files.items()},
         **table_files(comparison),
     }
@@ -99,20 +112,3 @@ def make_figures(comparison: Comparison) -> Figures:
     if album is None:
         return Figures(None, panels, {})
     return Figures(opening_strip(comparison, album), panels, make_strips(comparison, album))
-
-
-def build_page(comparison: Comparison, figures: Figures) -> str:
-    """The whole page, which needs no other file."""
-    return rendered(
-        "page.html.jinja",
-        comparison=comparison,
-        header=comparison.runs[0].header,
-        figures=figures,
-        glance=overview(comparison),
-        numbers={do: numbers(comparison, do) for do in comparison.rows},
-        differences={do: differences(comparison, do) for do in comparison.dos},
-        models=models(comparison),
-        in_words={do: in_words(rows[0].run.summary, do) for do, rows in comparison.rows.items()},
-        made={run.name: made(run.header) for run in comparison.runs},
-        written=partial(json.dumps, indent=1, ensure_ascii=False),
-    )

@@ -86,11 +86,7 @@ class Rule:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or address means this machine alone.
-
-    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "a.org")]
-    [True, True, True, False, False]
-    """
+    """Return whether a name or address means this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
