@@ -42,7 +42,7 @@ test-all: $(DEV) test-lowest  ## run the long tests, too, with the coverage of l
 .venv-lowest/.ready: pyproject.toml constraints.txt constraints-lowest.txt
 	@test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
-	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e '.[app,diffusers,medical,tensorboard]' pytest hypothesis beartype scikit-learn scipy httpx2
+	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e '.[app,diffusers,medical,monai,tensorboard]' pytest hypothesis beartype scikit-learn scipy httpx2
 	@touch $@
 
 test-lowest: .venv-lowest/.ready  ## run all tests with the oldest packages we promise to support

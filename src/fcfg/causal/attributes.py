@@ -51,6 +51,11 @@ class AbstractAttribute(ABC):
         """Count of numbers that :meth:`encode` returns for one value."""
         return 1
 
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """All values there are, in the order of their codes; empty for numbers of a range."""
+        return ()
+
     @abstractmethod
     def parse(self, values: ArrayLike) -> Column:
         """Convert a value or a sequence of values to a column, or refuse it."""
@@ -130,6 +135,11 @@ class Binary(AbstractAttribute):
         if self.levels:
             object.__setattr__(self, "levels", checked_levels(self.name, self.levels, count=2))
 
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """Return 0 and 1, or their names."""
+        return tuple(self.levels) or (0, 1)
+
     def parse(self, values: ArrayLike) -> NDArray[np.int64]:
         """Accept 0 and 1, and their names."""
         expected = f"0 or 1, or {quoted(self.levels)}" if self.levels else "0 or 1"
@@ -175,6 +185,11 @@ class Categorical(AbstractAttribute):
         """Refuse illegal levels and freeze them."""
         super().__post_init__()
         object.__setattr__(self, "levels", checked_levels(self.name, self.levels))
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The levels."""
+        return tuple(self.levels)
 
     @property
     def width(self) -> int:

@@ -1,0 +1,265 @@
+"""Conditioners: from attributes, and which of them are visible, to what a network takes.
+
+A conditioner returns tensors by the names of a network's arguments. A name with a dot belongs to
+a nested mapping: 'added_cond_kwargs.text_embeds'.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, ClassVar, Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg.support.errors import InputError, check_among, quoted
+
+MOST_SETTINGS = 4096  # that are written and encoded beforehand
+
+Values = Float[Tensor, "batch values"]
+Visible = Bool[Tensor, "batch attributes"]
+Setting = Mapping[str, Any]  #: the visible attributes, with their values
+
+
+class AbstractConditioner(nn.Module, ABC):
+    """Turns attributes into arguments of a network; part of what is saved."""
+
+    kind: ClassVar[str]  #: its name in configurations
+    space: AttributeSpace
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """Names of the arguments."""
+
+    @abstractmethod
+    def forward(self, values: Values, visible: Visible) -> dict[str, Tensor]:
+        """Return one row of each argument for each row of the attributes."""
+
+    @abstractmethod
+    def to_config(self) -> dict[str, Any]:
+        """Describe it in JSON values, for :func:`conditioner_of`; its tensors are weights."""
+
+    @classmethod
+    @abstractmethod
+    def from_config(cls, space: AttributeSpace, config: Mapping[str, Any]) -> Self:
+        """Build it from :meth:`to_config`, without weights."""
+
+
+def settings(space: AttributeSpace) -> Iterator[Setting]:
+    """Yield what can be visible of attributes with choices, in the order of its numbers.
+
+    >>> from fcfg.causal.attributes import Binary
+    >>> list(settings(AttributeSpace([Binary("smiling")])))
+    [{}, {'smiling': 0}, {'smiling': 1}]
+    """
+    hidden = object()
+    for values in product(*((hidden, *attribute.choices) for attribute in space)):
+        yield {n: v for n, v in zip(space.names, values, strict=True) if v is not hidden}
+
+
+def _count_settings(space: AttributeSpace) -> int:
+    endless = [attribute.name for attribute in space if not attribute.choices]
+    count = math.prod(1 + len(attribute.choices) for attribute in space)
+    if endless or count > MOST_SETTINGS:
+        raise InputError(
+            "conditioner",
+            expected=f"attributes with choices, and at most {MOST_SETTINGS} ways to show them",
+            got=f"numbers of a range for {quoted(endless)}" if endless else count,
+            do="use AttributeTokens, or write a conditioner of your own",
+        )
+    return count
+
+
+class Lookup(AbstractConditioner):
+    """Tables with a row for each setting: prompts that were encoded once, or labels of classes.
+
+    Args:
+        space: Attributes, all with choices.
+        tables: A row for each of :func:`settings`, by the name of the argument.
+    """
+
+    kind = "lookup"
+
+    def __init__(self, space: AttributeSpace, tables: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.space = space
+        count = _count_settings(space)
+        for name, table in tables.items():
+            if len(table) != count:
+                raise InputError(
+                    f"conditioner, table '{name}'",
+                    expected=f"a row for each of {count} settings",
+                    got=f"{len(table)} rows",
+                    do="write one for each of fcfg.diffusion.conditioners.settings(space)",
+                )
+        self._names = tuple(tables)
+        for position, table in enumerate(tables.values()):
+            self.register_buffer(f"table{position}", table)
+
+    @classmethod
+    def prompts(
+        cls,
+        space: AttributeSpace,
+        write: Callable[[Setting], str],
+        encode: Callable[[list[str]], Mapping[str, Tensor]],
+    ) -> Self:
+        """Write a prompt for each setting, and encode each text once.
+
+        Args:
+            space: Attributes, all with choices.
+            write: Returns the prompt of what is visible; that of nothing is the null prompt.
+            encode: Returns the arguments for a list of prompts.
+        """
+        _count_settings(space)
+        prompts = [write(setting) for setting in settings(space)]
+        texts = list(dict.fromkeys(prompts))
+        rows = torch.tensor([texts.index(prompt) for prompt in prompts])
+        return cls(space, {name: rows_of[rows] for name, rows_of in encode(texts).items()})
+
+    @classmethod
+    def classes(
+        cls, space: AttributeSpace, null: int, name: str = "class_labels", first: int = 0
+    ) -> Self:
+        """Number the combinations of all attributes, the last one fastest.
+
+        Where an attribute is hidden, all are, since a class has no name for the others.
+
+        Args:
+            space: Attributes, all with choices.
+            null: Label of the null class.
+            name: Argument that takes labels.
+            first: Label of the first combination.
+        """
+        labels, following = list[int](), first
+        for setting in settings(space):
+            is_whole = len(setting) == len(space)
+            labels.append(following if is_whole else null)
+            following += is_whole
+        return cls(space, {name: torch.tensor(labels)})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tables."""
+        return self._names
+
+    def number(self, values: Values, visible: Visible) -> Int[Tensor, "batch"]:
+        """Return the row of each setting."""
+        number = torch.zeros(len(values), dtype=torch.int64, device=values.device)
+        blocks = values.split(self.space.widths, dim=1)
+        for attribute, block, shown in zip(self.space, blocks, visible.unbind(1), strict=True):
+            code = block.argmax(dim=1) if block.shape[1] > 1 else block[:, 0].round().long()
+            number = number * (1 + len(attribute.choices)) + torch.where(shown, 1 + code, 0)
+        return number
+
+    def forward(self, values: Values, visible: Visible) -> dict[str, Tensor]:
+        """Look the rows up."""
+        number = self.number(values, visible)
+        tables = (self.get_buffer(f"table{position}") for position in range(len(self._names)))
+        return {name: table[number] for name, table in zip(self._names, tables, strict=True)}
+
+    def to_config(self) -> dict[str, Any]:
+        """Return name, shape and type of each table."""
+        tables = zip(self._names, self.buffers(), strict=True)
+        about = {n: [str(t.dtype).removeprefix("torch."), *t.shape[1:]] for n, t in tables}
+        return {"kind": self.kind, "tables": about}
+
+    @classmethod
+    def from_config(cls, space: AttributeSpace, config: Mapping[str, Any]) -> Self:
+        """Build empty tables."""
+        count = _count_settings(space)
+        return cls(
+            space,
+            {
+                name: torch.empty(count, *shape, dtype=getattr(torch, dtype))
+                for name, (dtype, *shape) in config["tables"].items()
+            },
+        )
+
+
+class AttributeTokens(AbstractConditioner):
+    """A learned token for each attribute, and a learned one in place of each hidden attribute.
+
+    Args:
+        space: Attributes, in the order of their tokens.
+        width: Size of a token.
+        tokens: Argument that takes the sequence of tokens; 'context' for MONAI.
+        pooled: Argument that takes their mean, if the network has one.
+    """
+
+    kind = "tokens"
+
+    def __init__(
+        self,
+        space: AttributeSpace,
+        width: int,
+        tokens: str = "encoder_hidden_states",
+        pooled: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.space, self.width, self.tokens, self.pooled = space, width, tokens, pooled
+        self.embedder = AttributeEmbedder(space, width)
+        self.hidden = nn.Parameter(torch.randn(len(space), width) / math.sqrt(width))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the arguments."""
+        return (self.tokens,) if self.pooled is None else (self.tokens, self.pooled)
+
+    def forward(self, values: Values, visible: Visible) -> dict[str, Tensor]:
+        """Return the tokens, and their mean."""
+        tokens = self.embedder(values.to(self.hidden.dtype)).unflatten(1, self.hidden.shape)
+        tokens = torch.where(visible[..., None], tokens, self.hidden)
+        return dict(zip(self.names, (tokens, tokens.mean(dim=1)), strict=False))
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the arguments."""
+        own = {"width": self.width, "tokens": self.tokens, "pooled": self.pooled}
+        return {"kind": self.kind, **own}
+
+    @classmethod
+    def from_config(cls, space: AttributeSpace, config: Mapping[str, Any]) -> Self:
+        """Build it from the arguments."""
+        return cls(space, config["width"], config["tokens"], config["pooled"])
+
+
+class Phrases:
+    """Writes a prompt from a phrase for each visible attribute.
+
+    >>> write = Phrases("a photo of a person", "", smiling=("with a straight face", "smiling"))
+    >>> write({"smiling": 1}), write({})
+    ('a photo of a person, smiling', '')
+
+    Args:
+        subject: Beginning of each prompt.
+        null: Prompt where nothing is visible.
+        **phrases: For each attribute those of 0 and 1, or a mapping from its choices.
+    """
+
+    def __init__(
+        self, subject: str, null: str = "", /, **phrases: Sequence[str] | Mapping[Any, str]
+    ) -> None:
+        self.subject, self.null = subject, null
+        self.phrases: Mapping[str, Any] = phrases
+
+    def __call__(self, setting: Setting) -> str:
+        """Return the prompt of what is visible."""
+        for name in setting:
+            check_among("prompt, attribute", name, self.phrases)
+        said = [self.phrases[name][value] for name, value in setting.items()]
+        return ", ".join([self.subject, *said]) if said else self.null
+
+
+_KINDS: dict[str, type[AbstractConditioner]] = {c.kind: c for c in (Lookup, AttributeTokens)}
+
+
+def conditioner_of(space: AttributeSpace, config: Mapping[str, Any]) -> AbstractConditioner:
+    """Build a conditioner from the output of :meth:`AbstractConditioner.to_config`."""
+    check_among("conditioner, kind", config.get("kind"), _KINDS)
+    return _KINDS[config["kind"]].from_config(space, config)

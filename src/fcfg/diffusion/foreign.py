@@ -1,0 +1,147 @@
+"""Networks of diffusers and MONAI behind the call of ours: ``network(x, t, condition)``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.diffusion.conditioners import AbstractConditioner
+from fcfg.diffusion.libraries import arguments_of, class_name, config_of, missing_names
+from fcfg.diffusion.visible import VisibleAttributes
+from fcfg.support.errors import InputError, quoted
+
+_PACKED = 2  # side of the squares of latents that Flux takes as one token
+_CALLED = 1000.0  # Flux is called with times from 0 to 1
+
+
+class ForeignNetwork(nn.Module):
+    """A network of another library, and the conditioner that makes its arguments.
+
+    Args:
+        network: Network of diffusers or MONAI.
+        conditioner: Turns attributes into its arguments.
+        config: Arguments it was built from; networks of diffusers know them.
+        source: Place of its weights, which are then not stored: 'source' and, if there are
+            some, 'revision' and 'subfolder', as ``from_pretrained`` takes them.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        conditioner: AbstractConditioner,
+        config: Mapping[str, Any] | None = None,
+        source: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.network, self.conditioner = network, conditioner
+        self.config, self.source = config_of(network, config), source
+        self.attributes = VisibleAttributes(conditioner.space)
+        taken = list(inspect.signature(network.forward).parameters)
+        self._image = taken[0]
+        self._time = next((name for name in taken if name.startswith("timestep")), "")
+        missing = missing_names(network, conditioner.names)
+        if missing or not self._time:
+            raise InputError(
+                f"network {class_name(network)}",
+                expected=f"the arguments {quoted(missing or ['timestep'])}",
+                got=arguments_of(network),
+                do="give the conditioner the names that the network has",
+            )
+        if self.config.get("guidance_embeds"):
+            raise InputError(
+                f"network {class_name(network)}",
+                expected="a model with a null condition",
+                got="one whose guidance was distilled into it",
+                do="use one that was not distilled",
+            )
+        self._is_packed = "img_ids" in taken
+        self._fixed = {"return_dict": False} if "return_dict" in taken else {}
+
+    @property
+    def space(self) -> AttributeSpace:
+        """The attributes."""
+        return self.conditioner.space
+
+    @property
+    def dimensions(self) -> int:
+        """Number of axes of an image, 2 unless the network says otherwise."""
+        return int(self.config.get("spatial_dims", 2))
+
+    @property
+    def channels(self) -> int:
+        """Number of channels of an image, or of its latents."""
+        return int(self.config["in_channels"]) // (_PACKED**2 if self._is_packed else 1)
+
+    @property
+    def size(self) -> int | None:
+        """Side of the training images or latents, if the network knows it."""
+        size = self.config.get("sample_size")
+        return size if isinstance(size, int) else None
+
+    @property
+    def stride(self) -> int:
+        """Number that must divide the sides of an image, or of its latents."""
+        widths = self.config.get("block_out_channels") or self.config.get("channels")
+        halved = 2 ** (len(widths) - 1) if isinstance(widths, list | tuple) else 1
+        patch = self.config.get("patch_size") or 1
+        return halved * (_PACKED if self._is_packed else int(patch))
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """What a folder says of the network, in JSON values."""
+        own = {"name": class_name(self.network), "conditioner": self.conditioner.to_config()}
+        return own | {"config": self.config, "source": self.source}
+
+    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
+        """Evaluate at times ``t``, under conditions of :class:`VisibleAttributes`."""
+        given = self.conditioner(*self.attributes.parts(c))
+        given = {n: v.to(x.dtype) if v.is_floating_point() else v for n, v in given.items()}
+        arguments: dict[str, Any] = _nested(given) | self._fixed
+        if self._is_packed:
+            ids = _positions(x, arguments["encoder_hidden_states"].shape[1])
+            output = self._called(_pack(x), t / _CALLED, arguments | ids)
+            return functional.pixel_shuffle(_unpacked(output, x), _PACKED)
+        output = self._called(x, t, arguments)
+        return output[:, : x.shape[1]]  # without a learned variance
+
+    def _called(self, x: Tensor, t: Tensor, arguments: Mapping[str, Any]) -> Tensor:
+        output = self.network(**{self._image: x, self._time: t}, **arguments)
+        return output[0] if isinstance(output, tuple) else output
+
+
+def _nested(arguments: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return arguments with mappings in place of names with a dot."""
+    nested: dict[str, Any] = {}
+    for name, value in arguments.items():
+        outer, _, inner = name.partition(".")
+        if inner:
+            nested.setdefault(outer, {})[inner] = value
+        else:
+            nested[outer] = value
+    return nested
+
+
+def _pack(x: Tensor) -> Tensor:
+    """Return squares of latents as a sequence of tokens, as Flux takes them."""
+    return functional.pixel_unshuffle(x, _PACKED).flatten(2).transpose(1, 2)
+
+
+def _unpacked(tokens: Tensor, like: Tensor) -> Tensor:
+    """Return a sequence of tokens as an image with the channels of squares."""
+    sides = tuple(side // _PACKED for side in like.shape[2:])
+    return tokens.transpose(1, 2).unflatten(2, sides)
+
+
+def _positions(x: Tensor, texts: int) -> dict[str, Tensor]:
+    """Return the positions of tokens of images and texts."""
+    height, width = (side // _PACKED for side in x.shape[2:])
+    ids = torch.zeros(height, width, 3, device=x.device, dtype=x.dtype)
+    ids[..., 1] += torch.arange(height, device=x.device)[:, None]
+    ids[..., 2] += torch.arange(width, device=x.device)
+    return {"img_ids": ids.flatten(0, 1), "txt_ids": ids.new_zeros(texts, 3)}

@@ -1,0 +1,65 @@
+"""Conditions of networks that are not ours: values of attributes, and which of them are visible.
+
+A condition is still one flat tensor, so masks, groups, contrast, anchors and batches need to know
+nothing new. A conditioner (:mod:`fcfg.diffusion.conditioners`) turns it into what a network takes.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fcfg.causal.attributes import AttributeSpace
+from fcfg.diffusion.embedder import AbstractEmbedder, Keep
+from fcfg.diffusion.prediction import Condition
+
+
+class VisibleAttributes(AbstractEmbedder):
+    """Scaled values of all attributes, then 1 for each attribute that is visible; no weights.
+
+    A hidden attribute has the value 0, and the null condition hides all of them.
+
+    >>> from fcfg.causal.attributes import Binary
+    >>> embedder = VisibleAttributes(AttributeSpace([Binary("smiling"), Binary("male")]))
+    >>> condition = embedder(torch.tensor([[1.0, 1.0]]))
+    >>> embedder.masked(condition, torch.tensor([[True, False]]))
+    tensor([[1., 0., 1., 0.]])
+    """
+
+    owner: Tensor  #: position of the attribute that each number of a condition belongs to
+
+    def __init__(self, space: AttributeSpace) -> None:
+        super().__init__()
+        self.space = space
+        self.width = 1
+        count = len(space)
+        values = [position for position, width in enumerate(space.widths) for _ in range(width)]
+        self.register_buffer("owner", torch.tensor([*values, *range(count)]), persistent=False)
+
+    @property
+    def condition_width(self) -> int:
+        """Count of values and attributes."""
+        return len(self.owner)
+
+    def forward(self, values: Float[Tensor, "batch values"]) -> Condition:
+        """Return values that are all visible."""
+        return torch.cat([values, values.new_ones(len(values), len(self.space))], dim=1)
+
+    def null_for(self, condition: Condition) -> Condition:
+        """Return zeros: nothing is visible."""
+        return torch.zeros_like(condition)
+
+    def masked(
+        self, condition: Condition, keep: Keep, other: Condition | None = None
+    ) -> Condition:
+        """Keep some attributes; hide the others, or show those of ``other``."""
+        rest = self.null_for(condition) if other is None else other
+        return torch.where(keep[:, self.owner], condition, rest)
+
+    def parts(self, condition: Condition) -> tuple[Tensor, Tensor]:
+        """Return the values, and which attributes are visible."""
+        values, visible = condition.split(
+            [self.condition_width - len(self.space), len(self.space)], dim=1
+        )
+        return values, visible > 0.5

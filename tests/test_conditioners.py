@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
+from fcfg.diffusion.conditioners import (
+    AttributeTokens,
+    Lookup,
+    Phrases,
+    conditioner_of,
+    settings,
+)
+from fcfg.diffusion.visible import VisibleAttributes
+from refusal import refused
+from tiny_foreign import NULL, SPACE, WRITE, texts
+
+
+def encoded(**columns: list) -> torch.Tensor:
+    return torch.from_numpy(SPACE.encode(SPACE.parse(columns))).float()
+
+
+ROWS = encoded(smiling=[0, 1, 1], hair=["red", "dark", "grey"])
+
+
+def test_what_is_hidden_is_zero_and_what_is_masked_is_hidden_or_shown_as_of_another() -> None:
+    embedder = VisibleAttributes(SPACE)
+    condition = embedder(ROWS)
+    assert embedder.condition_width == 4 + 2
+    assert not embedder.null_for(condition).any()
+    keep = torch.tensor([[True, False]])
+    values, visible = embedder.parts(embedder.masked(condition, keep))
+    assert torch.equal(values[:, 0], ROWS[:, 0])
+    assert not values[:, 1:].any()
+    assert visible.tolist() == [[True, False]] * 3
+    other = embedder(ROWS.flip(0))
+    mixed = embedder.parts(embedder.masked(condition, keep, other))
+    assert torch.equal(mixed[0], torch.cat([ROWS[:, :1], ROWS.flip(0)[:, 1:]], dim=1))
+    assert mixed[1].all()
+
+
+def test_each_setting_has_its_own_row_and_each_text_is_encoded_once() -> None:
+    asked: list[str] = []
+
+    def encode(prompts: list[str]) -> dict[str, torch.Tensor]:
+        asked.extend(prompts)
+        return texts(prompts)
+
+    lookup = Lookup.prompts(SPACE, WRITE, encode)
+    assert len(asked) == len(set(asked)) == 12
+    embedder = VisibleAttributes(SPACE)
+    for keep in ([True, True], [True, False], [False, True], [False, False]):
+        condition = embedder.masked(embedder(ROWS), torch.tensor([keep]))
+        found = lookup(*embedder.parts(condition))["encoder_hidden_states"]
+        shown = ({"smiling": 0, "hair": "red"}, {"smiling": 1, "hair": "dark"})
+        for row, setting in zip(found, shown, strict=False):
+            visible = dict(pair for pair, kept in zip(setting.items(), keep, strict=True) if kept)
+            assert torch.equal(row, texts([WRITE(visible)])["encoder_hidden_states"][0])
+
+
+def test_a_class_needs_all_attributes_and_all_else_is_the_null_class() -> None:
+    lookup = Lookup.classes(SPACE, NULL)
+    whole = torch.ones(3, 2, dtype=torch.bool)
+    assert lookup(ROWS, whole)["class_labels"].tolist() == [2, 3, 4]
+    for hidden in ([[True, False]], [[False, True]], [[False, False]]):
+        labels = lookup(ROWS, torch.tensor(hidden * 3))["class_labels"]
+        assert labels.tolist() == [NULL] * 3
+
+
+def test_tokens_of_hidden_attributes_are_learned_and_the_others_follow_their_values() -> None:
+    torch.manual_seed(0)
+    tokens = AttributeTokens(SPACE, 8, "context", "pooled")
+    shown = torch.tensor([[True, False]] * 3)
+    found = tokens(ROWS, shown)
+    assert torch.equal(found["context"][:, 1], tokens.hidden[1].expand(3, 8))
+    assert not torch.equal(found["context"][0, 0], found["context"][1, 0])
+    assert torch.equal(found["pooled"], found["context"].mean(dim=1))
+    found["context"].sum().backward()
+    assert tokens.hidden.grad[1].abs().sum() > 0
+    assert not tokens.hidden.grad[0].any()
+
+
+@pytest.mark.parametrize(
+    "conditioner",
+    [
+        Lookup.prompts(SPACE, WRITE, texts),
+        Lookup.classes(SPACE, NULL, "y", first=1),
+        AttributeTokens(SPACE, 8, pooled="pooled"),
+    ],
+    ids=["prompts", "classes", "tokens"],
+)
+def test_a_conditioner_comes_back_from_its_description_and_its_weights(
+    conditioner: nn.Module,
+) -> None:
+    other = conditioner_of(SPACE, conditioner.to_config())
+    other.load_state_dict(conditioner.state_dict())
+    shown = torch.tensor([[True, False], [True, True], [False, False]])
+    one, two = conditioner(ROWS, shown), other(ROWS, shown)
+    assert tuple(one) == tuple(two) == conditioner.names
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_what_cannot_be_written_beforehand_is_refused() -> None:
+    aged = AttributeSpace([Binary("smiling"), Continuous("age", 0, 100)])
+    many = AttributeSpace([Binary(f"trait{number}") for number in range(8)])
+    with refused("conditioner", "a range for 'age'", "AttributeTokens"):
+        Lookup.classes(aged, 0)
+    with refused("conditioner", "4096", "6561"):
+        Lookup.prompts(many, lambda _: "", texts)
+    with refused("table 'y'", "12 settings", "3 rows"):
+        Lookup(SPACE, {"y": torch.zeros(3)})
+    with refused("prompt, attribute", "'hair'"):
+        Phrases("a face", smiling=("serious", "smiling"))({"hair": "dark"})
+    with refused("conditioner, kind", "magic"):
+        conditioner_of(SPACE, {"kind": "magic"})
+    assert len(list(settings(SPACE))) == 12
