@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import fcfg
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import ConditionalPredictor, Prediction
 from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, training_target
 from fcfg.diffusion.table import Table
+from fcfg.diffusion.times import TrainingTimes
 from fcfg.guidance import Guidance
 from fcfg.pipeline.records import Abduction
 from fcfg.sampling import (
@@ -28,7 +31,10 @@ from fcfg.sampling import (
     steps_along,
     time_grid,
 )
+from fcfg.support.config_files import to_yaml
+from fcfg.training import read_config, train
 from refusal import refused
+from runs import tiny, tiny_file
 from worlds import Gaussian, binary_space, mixture, pipeline_of, readable_embedder
 
 FLOW = NoiseSchedule("flow", shift=3.0)
@@ -373,3 +379,77 @@ def test_what_fits_no_flow_is_refused() -> None:
             pipeline.counterfactual(
                 faces, attributes, {"smiling": 1}, guidance=Guidance.parse(text)
             )
+
+
+# Training ---------------------------------------------------------------------------------------
+
+
+def test_times_of_training_have_their_spread_and_their_shift() -> None:
+    def shares(times: TrainingTimes) -> Tensor:
+        t = times.draw(50_000, 1000, torch.Generator().manual_seed(0))
+        assert (int(t.min()), int(t.max())) >= (1, 990)
+        assert t.max() <= 1000
+        return t.double() / 1000
+
+    even, normal = TrainingTimes(), TrainingTimes("logit-normal")
+    assert shares(even).mean() == pytest.approx(0.5, abs=0.01)
+    assert shares(normal).std() == pytest.approx(0.208, abs=0.01)  # of a logit-normal
+    for spread in ("uniform", "logit-normal"):
+        median = shares(TrainingTimes(spread, 3.0)).median()
+        assert float(median) == pytest.approx(0.75, abs=0.01)
+    generators = [torch.Generator().manual_seed(1) for _ in range(2)]
+    drawn = torch.randint(1, 1001, (8,), generator=generators[0])  # as before there were others
+    assert torch.equal(even.draw(8, 1000, generators[1]), drawn)
+    with refused("times of training", "did you mean 'uniform'?"):
+        TrainingTimes("unifrom")
+    with refused("times of training, shift", "above 0"):
+        TrainingTimes(shift=0.0)
+
+
+def test_a_flow_is_trained_from_a_file_kept_and_asked_with_an_anchor(tmp_path: Path) -> None:
+    model = {
+        "schedule": {"kind": "flow", "shift": 2.0},
+        "times": {"spread": "logit-normal", "shift": 1.5},
+    }
+    path = tiny_file(tmp_path, model=model)
+    config = read_config(str(path))
+    assert config == tiny(model=model)
+    assert config.model.schedule.parameterisation == "flow"
+    train(config, tmp_path / "run")
+    pipeline = fcfg.load(tmp_path / "run")
+    assert pipeline.denoiser.schedule == NoiseSchedule("flow", 1000, 2.0)
+    assert pipeline.denoiser.parameterisation == "flow"
+    faces = fcfg.datasets.portraits.sample(2, size=8)
+    for drawn in (True, False):
+        guidance = Guidance.cfg(3.0).replace(anchor=True, drawn_noise=drawn)
+        pair = pipeline.counterfactual(
+            faces.images, faces.attributes, {"smiling": "flip"}, guidance=guidance, sampling=3
+        )
+        assert torch.isfinite(pair.images).all()
+        same = pipeline.counterfactual(
+            faces.images, faces.attributes, {}, guidance=guidance, sampling=3
+        )
+        assert torch.allclose(same.images, faces.images, atol=1e-6)
+
+
+def test_what_a_flow_needs_is_not_in_the_files_of_others() -> None:
+    text = to_yaml(tiny())
+    assert "shift" not in text
+    assert "times" not in text
+    assert "parameterisation: noise" in text
+    both = {"schedule": {"kind": "flow"}, "times": {"shift": 2.0}}
+    text = to_yaml(tiny(model=both))
+    assert "shift: 2.0" in text
+    assert "parameterisation: flow" in text
+
+
+def test_a_flow_that_cannot_be_trained_or_kept_is_refused(tmp_path: Path) -> None:
+    with refused("parameterisation of a flow", "'velocity'"):
+        tiny(model={"schedule": {"kind": "flow", "parameterisation": "velocity"}})
+    with refused("noise schedule, shift", "'flow'"):
+        tiny(model={"schedule": {"shift": 2.0}})
+    denoiser, _, _ = waves(NoiseSchedule.of(scheduler("DDPMScheduler")))
+    pipeline = pipeline_of(denoiser.network, denoiser.schedule, 1)
+    pipeline.denoiser.float()
+    with refused("denoiser, schedule", "one with a name"):
+        pipeline.save(tmp_path / "model")

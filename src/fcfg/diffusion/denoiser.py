@@ -16,6 +16,7 @@ from fcfg.diffusion.networks import UNet, repeat_for_conditions
 from fcfg.diffusion.prediction import Condition, Evaluate, Images
 from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, training_target
 from fcfg.diffusion.table import Parameterisation, check_parameterisation
+from fcfg.diffusion.times import TrainingTimes
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import check_pixels
 
@@ -197,6 +198,7 @@ class Denoiser(nn.Module):
         *,
         p_null: float = 0.5,
         p_group: float = 0.0,
+        times: TrainingTimes | None = None,
     ) -> Corruption:
         r"""Draw the random choices of a training step, on the device of the generator.
 
@@ -206,6 +208,7 @@ class Denoiser(nn.Module):
             p_null: Probability :math:`p_\varnothing` of dropping the whole condition.
             p_group: Probability of dropping each attribute of a condition that was not dropped as
                 a whole. The paper uses 0.
+            times: How often each time is drawn; equally by default.
         """
         for name, p in {"p_null": p_null, "p_group": p_group}.items():
             if not 0 <= p <= 1:
@@ -214,7 +217,7 @@ class Denoiser(nn.Module):
         if p_group:
             self.embedder.check_separate("p_group")
         (batch, *_), device = shape, generator.device
-        t = torch.randint(1, self.schedule.steps + 1, (batch,), generator=generator, device=device)
+        t = (times or TrainingTimes()).draw(batch, self.schedule.steps, generator)
         noise = torch.randn(shape, generator=generator, device=device)
         size = (batch, 1 + len(self.embedder.space))
         uniform = torch.rand(size, generator=generator, device=device)

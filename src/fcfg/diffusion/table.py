@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
+
+from torch import Tensor
 
 from fcfg.support.errors import InputError, check_among
 
@@ -95,7 +97,10 @@ def check_parameterisation(name: object, *, is_flow: bool) -> None:
     check_among(what, name, OF_FLOWS if is_flow else OF_NOISES)
 
 
-def shifted(share: float, shift: float) -> float:
+Share = TypeVar("Share", float, Tensor)
+
+
+def shifted(share: Share, shift: float) -> Share:
     r"""Move a share of the way towards noise: :math:`s\sigma / (1 + (s - 1) \sigma)`."""
     return shift * share / (1 + (shift - 1) * share)
 

@@ -58,17 +58,23 @@ class DenoiserConfig(ModelConfig[DenoiserT]):
 
     records: ClassVar = {"calibration": Calibration, "thresholds": Thresholds}
 
+    newer: ClassVar = frozenset({"shift"})
+
     parameterisation: Parameterisation
     schedule: Kind
     steps: int  #: number T of times
+    shift: float = 1.0  #: of the times of a flow
 
     @classmethod
     def describe(cls, image_model: DenoiserT) -> dict[str, Any]:
-        """Return how images of a denoiser are noised."""
+        """Return how images of a denoiser are noised; refuse a table, which has no name."""
+        kind, do = image_model.schedule.kind, "use NoiseSchedule('scaled-linear') or another"
+        check_is("denoiser, schedule", kind, str, "one with a name", do=do)
         return {
             "parameterisation": image_model.parameterisation,
-            "schedule": image_model.schedule.kind,
+            "schedule": kind,
             "steps": image_model.schedule.steps,
+            "shift": image_model.schedule.shift,
         }
 
 
@@ -112,7 +118,7 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
         return Denoiser(
             network,
             embedder,
-            NoiseSchedule(self.schedule, self.steps),
+            NoiseSchedule(self.schedule, self.steps, self.shift),
             channels=self.channels,
             stride=self.stride,
             parameterisation=self.parameterisation,

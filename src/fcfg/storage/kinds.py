@@ -9,12 +9,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.networks import JudgeConfig
 from fcfg.storage.beside import Number, StoredRecord
+from fcfg.support.config_files import Grown
 from fcfg.support.errors import InputError, short
 
 FORMAT = 2
@@ -26,7 +27,7 @@ ModelT = TypeVar("ModelT", bound="NamedKind")
 _MODULES = ("fcfg.pipeline.counterfactual", "fcfg.rivals.models")
 
 
-class ModelConfig(BaseModel, Generic[ImageModelT]):
+class ModelConfig(Grown, Generic[ImageModelT]):
     """Contents of ``config.json`` of a model: everything that is not a tensor.
 
     A subclass describes one kind of models. It adds the fields that their image model needs, and
@@ -46,9 +47,8 @@ class ModelConfig(BaseModel, Generic[ImageModelT]):
     graph: dict[str, list[str]]
     mechanisms: dict[str, list[str]]  #: node to the parents its mechanism was fitted on
     judge: JudgeConfig | None
-    factors: dict[
-        str, tuple[Number, Number]
-    ] = {}  #: mean and standard deviation of those that the judge reads
+    factors: dict[str, tuple[Number, Number]] = Field(default_factory=dict)
+    """Mean and standard deviation of those that the judge reads."""
     files: dict[str, str]  #: part to file name
     network: Any  #: shape of the image model, or the name of a user-defined class
     provenance: dict[str, Any]

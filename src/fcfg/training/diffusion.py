@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from fcfg.support.config_files import validate
+from fcfg.support.config_files import Grown, validate
 from fcfg.training.kinds import Inputs, ModelTraining, Part, register_training
 from fcfg.training.sections import Section
 
@@ -17,21 +17,48 @@ if TYPE_CHECKING:
     from fcfg.diffusion.denoiser import Denoiser
     from fcfg.diffusion.networks import UNetConfig
     from fcfg.diffusion.schedule import NoiseSchedule
+    from fcfg.diffusion.times import TrainingTimes
     from fcfg.training.objectives import DenoisingObjective
 
 
-class Schedule(Section):
+class Schedule(Grown, Section):
     """The noise schedule, and what the network predicts."""
 
-    kind: Literal["linear", "cosine"] = "linear"
+    newer: ClassVar = frozenset({"shift"})
+
+    kind: Literal["linear", "cosine", "scaled-linear", "flow"] = "linear"
     steps: PositiveInt = 1000  #: T
-    parameterisation: Literal["noise", "image", "velocity"] = "noise"
+    parameterisation: Literal["noise", "image", "velocity", "flow"] = "noise"
+    """By default 'flow' for a flow, and 'noise' otherwise."""
+    shift: PositiveFloat = 1.0  #: of the times of a flow
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flows_predict_flows(cls, values: object) -> object:
+        if isinstance(values, Mapping) and values.get("kind") == "flow":
+            return {"parameterisation": "flow", **values}
+        return values
 
     def build(self) -> NoiseSchedule:
         """Return the noise schedule."""
         from fcfg.diffusion.schedule import NoiseSchedule
+        from fcfg.diffusion.table import check_parameterisation
 
-        return NoiseSchedule(self.kind, self.steps)
+        check_parameterisation(self.parameterisation, is_flow=self.kind == "flow")
+        return NoiseSchedule(self.kind, self.steps, self.shift)
+
+
+class Times(Section):
+    """How often each time is seen."""
+
+    spread: Literal["uniform", "logit-normal"] = "uniform"
+    shift: PositiveFloat = 1.0  #: above 1, noisy times are seen more often
+
+    def build(self) -> TrainingTimes:
+        """Return how times are drawn."""
+        from fcfg.diffusion.times import TrainingTimes
+
+        return TrainingTimes(self.spread, self.shift)
 
 
 class DenoisingNetwork(Section):
@@ -63,14 +90,16 @@ class Network(DenoisingNetwork):
     patch: PositiveInt = 1  #: side of the squares of pixels that the first level takes as one
 
 
-class DenoisingTraining(ModelTraining):
+class DenoisingTraining(Grown, ModelTraining):
     """Training of a denoiser."""
 
+    newer: ClassVar = frozenset({"times"})
     terms: ClassVar[set[str]]  #: fields that are options of the loss
 
     ema: float | None = Field(default=0.9999, ge=0, lt=1)
     p_null: float = Field(default=0.5, ge=0, le=1)  #: probability of dropping the whole condition
     schedule: Schedule = Schedule()
+    times: Times = Times()
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -85,7 +114,8 @@ class DenoisingTraining(ModelTraining):
         """Return its loss."""
         from fcfg.training.objectives import DenoisingObjective
 
-        return DenoisingObjective(network, **self.model_dump(include=self.terms))
+        terms = self.model_dump(include=self.terms)
+        return DenoisingObjective(network, times=self.times.build(), **terms)
 
 
 @register_training("diffusion")

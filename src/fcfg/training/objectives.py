@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fcfg.diffusion.denoiser import Corruption, Denoiser
 from fcfg.diffusion.networks import evaluation_mode
+from fcfg.diffusion.times import TrainingTimes
 from fcfg.judge import AttributeJudge
 from fcfg.training.feed import Batch
 
@@ -115,6 +116,7 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
         p_group: Probability of dropping each attribute.
         independence: Weight of the interaction of groups of attributes in the loss. It costs four
             network rows per image; at 0 it is neither computed nor drawn.
+        times: How often each time is drawn; equally by default.
         **weights: Weights of further terms of the denoiser's own loss.
     """
 
@@ -125,11 +127,12 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
         p_null: float,
         p_group: float = 0.0,
         independence: float = 0.0,
+        times: TrainingTimes | None = None,
         **weights: float,
     ) -> None:
-        dropped = {"p_null": p_null, "p_group": p_group}
-        super().__init__(denoiser, independence=independence, **dropped, **weights)
-        self._independence, self._weights, self._dropped = independence, weights, dropped
+        drawn: dict[str, Any] = {"p_null": p_null, "p_group": p_group, "times": times}
+        super().__init__(denoiser, independence=independence, **drawn, **weights)
+        self._independence, self._weights, self._drawn = independence, weights, drawn
 
     @property
     def passes(self) -> int:
@@ -142,7 +145,7 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
         Groups do not advance the generator, so that later draws are those without the term, and
         validation losses can be compared.
         """
-        drawn = self.subject.draw(shape, generator, **self._dropped)
+        drawn = self.subject.draw(shape, generator, **self._drawn)
         draws = drawn.t, drawn.noise, drawn.keep
         draws += () if drawn.latent is None else (drawn.latent,)
         if self._independence == 0:

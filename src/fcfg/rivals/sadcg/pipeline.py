@@ -40,7 +40,7 @@ class SemanticPipelineConfig(DenoiserConfig[SemanticDenoiser]):
             return SemanticDenoiser(
                 SemanticUNet(self.network),
                 SemanticEmbedder(space, self.network.latent),
-                NoiseSchedule(self.schedule, self.steps),
+                NoiseSchedule(self.schedule, self.steps, self.shift),
                 SemanticEncoder(self.network),
                 parameterisation=self.parameterisation,
             )
