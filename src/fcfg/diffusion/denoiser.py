@@ -208,7 +208,7 @@ class Denoiser(nn.Module):
             p_null: Probability :math:`p_\varnothing` of dropping the whole condition.
             p_group: Probability of dropping each attribute of a condition that was not dropped as
                 a whole. The paper uses 0.
-            times: How often each time is drawn; equally by default.
+            times: Frequency of each time; equal by default.
         """
         for name, p in {"p_null": p_null, "p_group": p_group}.items():
             if not 0 <= p <= 1:

@@ -116,7 +116,7 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
         p_group: Probability of dropping each attribute.
         independence: Weight of the interaction of groups of attributes in the loss. It costs four
             network rows per image; at 0 it is neither computed nor drawn.
-        times: How often each time is drawn; equally by default.
+        times: Frequency of each time; equal by default.
         **weights: Weights of further terms of the denoiser's own loss.
     """
 
