@@ -64,7 +64,6 @@ def test_the_factual_attributes_give_the_image_back(
         guidance.replace(anchor=True, drawn_noise=drawn),
         on_step=lambda record: states.append(record.trajectory.x),
     )
-    assert abduction.path is not None
     torch.testing.assert_close(states[-1].cpu(), faces, atol=1e-9, rtol=0)
     for state, expected in zip(states, abduction.path.states.flip(0)[1:], strict=True):
         torch.testing.assert_close(state.cpu(), expected, atol=1e-8, rtol=1e-8)
@@ -81,7 +80,6 @@ def test_two_branches_in_one_batch_give_the_same(
     how = {"guidance": guidance.replace(anchor=True), "sampling": "dpm-2m karras 7"}
     pair = pipeline.counterfactual(faces, attributes, do, **how)
     path, denoiser, solver = pair.abduction.path, pipeline.denoiser, pair.abduction.solver
-    assert path is not None
     both = {name: np.concatenate([attributes[name], pair.attributes[name]]) for name in attributes}
     factual = {name: np.concatenate([column, column]) for name, column in attributes.items()}
     times, weights = pair.abduction.times[::-1], pair.plan.weights
@@ -207,7 +205,6 @@ def test_a_solver_that_evaluates_elsewhere_shares_nothing(
 ) -> None:
     """Fixed-point abduction evaluates at its iterates, so the factual branch takes all rows."""
     _, pair = ask(pipeline, guidance=Guidance.none(), sampling="fixed-point:2 uniform 6")
-    assert pair.abduction.path is not None
     assert pair.abduction.path.noises is None
     assert pair.evaluations == 2 * 6 + 6 + 6
 

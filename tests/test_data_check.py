@@ -53,7 +53,6 @@ def test_a_good_folder_is_good_and_its_attributes_are_guessed(tmp_path: Path) ->
     assert report.ok
     assert not report.findings
     assert told == list(range(1, 41))
-    assert report.space is not None
     assert report.space.to_config() == {
         "smiling": {"kind": "binary"},
         "hair": {"kind": "binary", "levels": ["dark", "fair"]},
@@ -313,9 +312,6 @@ def test_two_texts_are_binary_and_keep_their_names(tmp_path: Path) -> None:
 def test_a_path_that_is_too_long_is_refused_like_any_other(read) -> None:
     with pytest.raises(InputError):
         read(Path("x" * 300))
-
-
-# The command
 
 
 def run(*words: object) -> int:

@@ -55,9 +55,6 @@ def test_levels_are_on_the_cpu_whatever_the_default_device() -> None:
         assert NoiseSchedule().alpha[0] == 1
 
 
-# Embedder ---------------------------------------------------------------------------------------
-
-
 def test_a_block_is_a_two_layer_network_of_its_value() -> None:
     embedder = AttributeEmbedder(binary_space(1), width=8)
     first, second = embedder.branches[0][0], embedder.branches[0][2]
@@ -85,9 +82,6 @@ def test_masking_sets_blocks_to_zero_and_leaves_the_others(keep: list[bool]) -> 
     embedder = AttributeEmbedder(binary_space(), width=8)
     masked = embedder.masked(condition, torch.tensor([keep]))
     assert torch.equal(masked, condition.nan_to_num(0.0))
-
-
-# Denoiser ---------------------------------------------------------------------------------------
 
 
 class KnowsTheImage(nn.Module):
@@ -120,21 +114,6 @@ def test_every_parameterisation_gives_the_same_noise_and_no_loss(kind: str) -> N
     values = torch.zeros(64, 3, dtype=torch.float64)
     assert model.loss(images, values, drawn) < 1e-12
     assert model.loss(images + 0.1, values, drawn) > 1e-4
-
-
-def test_the_state_is_float32_whatever_the_precision_of_the_network() -> None:
-    class Linear(nn.Conv2d):
-        def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-            assert x.dtype == c.dtype == torch.bfloat16
-            return super().forward(x)
-
-    embedder = AttributeEmbedder(binary_space())
-    model = Denoiser(Linear(1, 1, 1), embedder, SCHEDULE, channels=1).to(torch.bfloat16)
-    assert model.state_dtype == torch.float32
-    condition = model.condition(binary_space().parse({"smiling": 1, "male": 0, "young": 1}))
-    assert condition.dtype == torch.float32
-    out = model(torch.zeros(1, 1, 2, 2), torch.tensor([5]), condition)
-    assert out.dtype == torch.float32
 
 
 def test_joint_dropout_drops_all_or_nothing_at_its_rate() -> None:
@@ -177,24 +156,14 @@ def test_training_hides_exactly_the_attributes_that_were_drawn(p_null, p_group, 
     assert len(drawn.keep.unique(dim=0)) == kinds
 
 
-def test_a_few_steps_of_training_lower_the_loss() -> None:
+def test_the_loss_reaches_every_parameter() -> None:
     """The recipe of the documentation: encode, draw, loss; float64 columns and all."""
     model = tiny_pipeline(channels=1).denoiser
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
-    space, generator = model.embedder.space, torch.Generator().manual_seed(0)
-    smiling = torch.arange(64) % 2
-    images = (smiling.float() - 0.5).view(-1, 1, 1, 1).expand(64, 1, 8, 8)
-    table = space.parse({"smiling": smiling, "age": [40.0] * 64, "hair": ["dark"] * 64})
-    values = torch.from_numpy(space.encode(table))
-    losses = []
-    for _ in range(60):
-        loss = model.loss(images, values, model.draw(images.shape, generator))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
-    assert all(p.grad is not None for p in model.parameters())
+    space, images = model.embedder.space, torch.zeros(64, 1, 8, 8)
+    table = space.parse({"smiling": [0, 1] * 32, "age": [40.0] * 64, "hair": ["dark"] * 64})
+    drawn = model.draw(images.shape, torch.Generator().manual_seed(0))
+    model.loss(images, torch.from_numpy(space.encode(table)), drawn).backward()
+    assert all(parameter.grad.abs().max() > 0 for parameter in model.parameters())
 
 
 def test_a_unet_tells_the_denoiser_its_channels_and_stride() -> None:

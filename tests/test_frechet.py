@@ -61,9 +61,6 @@ def test_features_that_have_no_distance_are_refused() -> None:
         all_refused("others", partial(frechet_distance, x, wrong))
 
 
-# The network ------------------------------------------------------------------------------------
-
-
 class Means(nn.Module):
     """Mean of each channel, times a weight."""
 

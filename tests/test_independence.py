@@ -65,9 +65,6 @@ def objective_of(independence: float) -> DenoisingObjective:
     return DenoisingObjective(denoiser, p_null=0.5, p_group=0.0, independence=independence)
 
 
-# The term ---------------------------------------------------------------------------------------
-
-
 def test_attributes_that_are_independent_given_the_image_do_not_interact() -> None:
     pipeline = independent_pipeline()
     term = pipeline.denoiser.interaction(*drawn(pipeline))
@@ -94,7 +91,6 @@ def exact_noise(
 def test_where_attributes_interact_the_term_is_that_of_noises_one_by_one() -> None:
     pipeline = mixture_pipeline()
     network, given = pipeline.denoiser.network, drawn(pipeline, 12)
-    assert isinstance(network, MixtureNetwork)
     images, values, corruption, groups = given
     columns = (images, values, corruption.t, corruption.noise, groups)
     squares = []
@@ -160,9 +156,6 @@ def test_the_term_has_the_units_of_the_loss(kind: str) -> None:
     images = torch.zeros(4, *SHAPE, dtype=torch.float64)
     term = denoiser.interaction(images, torch.ones(4, 3, dtype=torch.float64), corruption, groups)
     assert float(term) == pytest.approx(0.25)
-
-
-# Training ---------------------------------------------------------------------------------------
 
 
 def test_weight_zero_is_the_loss_without_the_term_and_asks_for_nothing_more() -> None:

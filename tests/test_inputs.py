@@ -16,7 +16,6 @@ from PIL import Image
 
 import fcfg
 from fcfg.cli import main
-from fcfg.datasets import registry
 from fcfg.generation import generate
 from fcfg.support import progress
 from fcfg.support.images import read_images, to_png
@@ -231,12 +230,6 @@ def test_a_caption_is_text() -> None:
     page = fcfg.sheet.figure({"x": torch.zeros(1, 1, 8, 8)}, '<script>"&')
     assert "<script>" not in page
     assert page.count("&lt;script&gt;&quot;&amp;") == 2
-
-
-def test_names_are_listed() -> None:
-    loaders = {options.__module__.split(".")[2] for options in registry.DATA_SETS.values()}
-    assert loaders <= set(dir(fcfg.datasets))
-    assert {"datasets", "load", "CounterfactualPipeline"} <= set(dir(fcfg))
 
 
 # Progress ---------------------------------------------------------------------------------------

@@ -28,9 +28,6 @@ def test_each_draw_has_as_many_images_and_each_image_is_drawn_once_on_average(bo
     assert bootstrap.counts.shape == (2000, N)
     assert (bootstrap.counts.sum(axis=1) == N).all()
     assert bootstrap.counts.mean(axis=0) == pytest.approx(1, abs=0.15)
-
-
-def test_the_same_seed_draws_the_same_images(bootstrap) -> None:
     assert (Bootstrap(N).counts == bootstrap.counts).all()
     assert (Bootstrap(N, seed=1).counts != bootstrap.counts).any()
 

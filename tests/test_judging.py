@@ -51,9 +51,6 @@ def table(count: int) -> dict[str, np.ndarray]:
     return SPACE.parse(columns)
 
 
-# The loss
-
-
 def test_the_loss_is_cross_entropies_and_squared_errors_summed_over_the_heads() -> None:
     """Against the definitions, written out with NumPy."""
     rng, count = np.random.default_rng(3), 6
@@ -106,9 +103,6 @@ def test_what_the_judge_expects_is_where_its_loss_is_least() -> None:
         (slope,) = torch.autograd.grad(made.attribute_loss(outputs, target), outputs)
         assert (slope.abs().max() < 1e-6) == vanishes
         assert not slope[:, CURVE:].any()
-
-
-# Reading
 
 
 def test_outputs_are_read_by_the_kind_of_their_attribute_and_factors_in_their_units() -> None:

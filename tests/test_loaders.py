@@ -18,8 +18,6 @@ from fcfg.datasets.registry import DATA_SETS, DataConfig, DiskData
 from refusal import refused
 from trees import celeba, embed, loaded, mimic, morphomnist, mosaic, nih, space_of, write
 
-# CelebA-HQ
-
 
 def test_celeba_hq_takes_the_split_of_the_originals(tmp_path: Path) -> None:
     config = celeba(tmp_path)
@@ -47,9 +45,6 @@ def test_celebas_broken_texts_are_refused(tmp_path, file: str, content: str, fra
         loaded(config)
 
 
-# CelebA in mosaics
-
-
 def test_every_cell_of_a_mosaic_is_an_image(tmp_path: Path) -> None:
     found = loaded(mosaic(tmp_path))
     assert len(found) == 1042
@@ -75,9 +70,6 @@ def test_a_mosaic_that_is_missing_or_too_small_is_noticed(tmp_path: Path) -> Non
         loaded(config)
 
 
-# NIH ChestX-ray14
-
-
 def test_nih_is_read_from_its_archive_and_split_by_patient(tmp_path: Path) -> None:
     found = loaded(nih(tmp_path))
     for n in range(20):
@@ -101,9 +93,6 @@ def test_archives_that_are_broken_or_lack_images_are_noticed(tmp_path: Path) -> 
         loaded(config)
     with refused("labels.csv", "'race'"):
         config.listing(AttributeSpace([Binary("race")]))
-
-
-# EMBED
 
 
 @pytest.mark.parametrize("suffix", ["", "_reduced"])
@@ -142,9 +131,6 @@ def test_embed_finds_dicom_files_below_their_cohort(tmp_path: Path) -> None:
     assert {case.values["view"] for case in found.cases} == {"1"}
     with refused("EMBED", "'age'"):
         config.listing(AttributeSpace([Binary("age")]))
-
-
-# MIMIC-CXR
 
 
 @pytest.mark.parametrize("race", ["race", "ethnicity"])

@@ -22,9 +22,6 @@ def lpips() -> LPIPS:
     return LPIPS(alexnet() | linear_layers())
 
 
-# Values -----------------------------------------------------------------------------------------
-
-
 def test_published_weights_give_the_reference_values() -> None:
     lpips = LPIPS.load(shared("lpips_alex_full.pt"))
     c, i, j = torch.meshgrid(
@@ -65,9 +62,6 @@ def test_grey_images_are_repeated_and_sizes_used_as_they_are(lpips: LPIPS) -> No
     all_refused("images", *(partial(lpips, each, each) for each in wrong))
 
 
-# Files ------------------------------------------------------------------------------------------
-
-
 def save(folder: Path, one_file: bool) -> None:
     folder.mkdir(exist_ok=True)
     if one_file:
@@ -104,9 +98,6 @@ def test_weights_of_something_else_are_refused(tmp_path: Path) -> None:
     (tmp_path / "broken.pt").write_bytes(b"no tensors")
     for name in ("absent.pt", "broken.pt"):
         all_refused(name, partial(LPIPS.load, tmp_path / name))
-
-
-# Where they are looked for ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("one_file", [True, False])

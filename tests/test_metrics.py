@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,9 +43,6 @@ def levelled(levels: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     labels = rng.integers(0, levels, N)
     raw = rng.normal(size=(N, levels)) + np.eye(levels)[labels]
     return np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True), labels
-
-
-# Effectiveness ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,9 +104,6 @@ def test_the_error_of_a_continuous_attribute_is_in_its_own_unit() -> None:
     assert (off.value, off.low, off.high) == pytest.approx((3, 3, 3))
 
 
-# Signed shift -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ties", [False, True])
 def test_a_correlation_is_spearmans_up_to_the_ranks_of_values(ties: bool) -> None:
     rng = np.random.default_rng(0)
@@ -120,7 +112,6 @@ def test_a_correlation_is_spearmans_up_to_the_ranks_of_values(ties: bool) -> Non
     scores = scores.round() if ties else scores
     bootstrap = Bootstrap(40, resamples=30)
     found = correlation(scores, values, bootstrap)
-    assert found is not None
     assert found.value == pytest.approx(spearmanr(scores, values).statistic)
     ranks = rankdata(scores)
     for counts, replicate in zip(bootstrap.counts, found.replicates, strict=True):
@@ -135,8 +126,6 @@ def test_a_correlation_of_two_levels_is_that_of_one() -> None:
     one, both = (
         correlation(*pair, Bootstrap(30, resamples=20)) for pair in ((score, label), levels)
     )
-    assert one is not None
-    assert both is not None
     assert one.replicates == pytest.approx(both.replicates)
 
 
@@ -144,7 +133,6 @@ def test_what_has_no_spread_has_no_correlation() -> None:
     assert correlation([0.3] * 5, [0, 1, 0, 1, 1], Bootstrap(5)) is None
     assert correlation([0.1, 0.2, 0.7], [1, 1, 1], Bootstrap(3)) is None
     two = correlation([0.1, 0.9], [0, 1], Bootstrap(2, resamples=50))
-    assert two is not None
     assert np.isnan(two.replicates).any()  # draws of one image alone
     assert (two.value, two.low, two.high) == (1, 1, 1)
 
@@ -174,9 +162,6 @@ def test_directions_that_mean_nothing_are_refused() -> None:
     all_refused("directions of a continuous", partial(directions, "continuous", [0, 1]))
     shift = partial(signed_shift, [0, 1], [0, 1], [1, 1], Bootstrap(2))
     all_refused("shift, scale", *(partial(shift, scale=scale) for scale in (0.0, -1.0, np.nan)))
-
-
-# Pixels -----------------------------------------------------------------------------------------
 
 
 def images(n: int = 5, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -211,9 +196,6 @@ def test_images_of_another_range_or_shape_are_refused() -> None:
     assert image_mae(x.clamp(-1, 1) * 1.00005, x).max() < 1e-4  # rounding is no other range
 
 
-# Truth ------------------------------------------------------------------------------------------
-
-
 def test_the_truth_has_no_error_and_nothing_done_an_error_of_one() -> None:
     factual, truth = images(seed=1), images(seed=2)
     right = image_errors(truth, truth, factual)
@@ -236,15 +218,3 @@ def test_only_truly_changed_pixels_count_as_changed() -> None:
     assert errors.missed == pytest.approx([0.1])
     assert errors.mae == pytest.approx([(0.9 + 0.04 + 0.1) / 4])
     assert image_errors(made, truth, factual, threshold=0.0).changed == pytest.approx([1.54])
-
-
-# The page ---------------------------------------------------------------------------------------
-
-
-def test_the_page_prints_what_it_says(capsys) -> None:
-    page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
-    (code,), (said,) = (
-        re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "text")
-    )
-    exec(code, {})
-    assert capsys.readouterr().out == said

@@ -220,7 +220,6 @@ def test_what_is_computed_from_features_comes_again_if_it_is_missing(
     cycled: Result, tmp_path: Path
 ) -> None:
     """As where the features of a shard came later; without them there is none."""
-    assert cycled.folder is not None
     for name in ("kept", "lost"):
         shutil.copytree(cycled.folder, tmp_path / name)
         for file in (tmp_path / name).glob("*.jsonl"):

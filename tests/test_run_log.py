@@ -82,9 +82,6 @@ def test_tensorboard_that_is_not_installed_is_refused(tmp_path: Path, monkeypatc
         RunLog(tmp_path, tensorboard=True)
 
 
-# Progress
-
-
 def reporter(*, terminal: bool, quiet: bool = False) -> tuple[ProgressReporter, io.StringIO]:
     screen = io.StringIO()
     console = Console(force_terminal=terminal, file=screen, width=120, color_system=None)

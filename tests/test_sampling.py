@@ -137,9 +137,6 @@ def test_what_means_nothing_is_refused(subject: str) -> None:
     all_refused(subject, *WRONG[subject])
 
 
-# Refined inversion ------------------------------------------------------------------------------
-
-
 def test_the_residual_falls_with_every_iteration_and_is_none_for_explicit_solvers() -> None:
     pipeline, faces, attributes = mixture(8)
 
@@ -186,9 +183,6 @@ def test_integration_is_differentiable() -> None:
     integrate(Gaussian(SCHEDULE), Trajectory(x), plan(1000, 500, 0), DDIM()).x.sum().backward()
     assert torch.isfinite(x.grad).all()
     assert x.grad.abs().min() > 0
-
-
-# The configuration ------------------------------------------------------------------------------
 
 
 @given(

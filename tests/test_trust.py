@@ -66,7 +66,6 @@ class ExactJudge(Judge):
 @pytest.fixture(scope="module")
 def world() -> CounterfactualPipeline:
     pipeline = mixture_pipeline(spread=0.3)
-    assert isinstance(pipeline.denoiser.network, MixtureNetwork)
     pipeline.judge = AttributeJudge(ExactJudge(pipeline.denoiser.network), pipeline.space).eval()
     images, attributes = mixture_faces(pipeline, 400, seed=7)
     pipeline.thresholds = trust_thresholds(
@@ -77,9 +76,7 @@ def world() -> CounterfactualPipeline:
 
 def truth(pipeline: CounterfactualPipeline, images: Tensor, before: Any, after: Any) -> Tensor:
     """The world moves the mean, and keeps what differs from it."""
-    network = pipeline.denoiser.network
-    assert isinstance(network, MixtureNetwork)
-    weights = [4, 2, 1]
+    network, weights = pipeline.denoiser.network, [4, 2, 1]
     means = [
         network.means[sum(w * torch.as_tensor(t[n]) for w, n in zip(weights, t, strict=True))]
         for t in (before, after)
@@ -89,7 +86,6 @@ def truth(pipeline: CounterfactualPipeline, images: Tensor, before: Any, after: 
 
 def doubted(pipeline: CounterfactualPipeline, images: Tensor, pair: Counterfactual) -> list[bool]:
     """Whether there is a reason not to believe each image."""
-    assert pipeline.thresholds is not None
     sampling = as_sampling(SAMPLING)
     limits = pipeline.thresholds.limits_for(pair.action.targets, pair.guidance, sampling)
     signals = measure_trust(pipeline, images, pair)
@@ -137,7 +133,6 @@ def test_an_anchored_answer_has_the_size_of_its_correction(world) -> None:
     how = {"guidance": GUIDANCE, "sampling": SAMPLING}
     pair = world.counterfactual(images, attributes, {"male": "flip"}, **how)
     signals = measure_trust(world, images, pair)
-    assert pair.correction is not None
     torch.testing.assert_close(signals.values["correction"], pair.correction)
     assert signals.rows == 2 * len(LEVELS)
     names = [f"loss {level}" for level in LEVELS] + ["change", "correction"]
@@ -372,9 +367,6 @@ def test_a_picture_that_is_not_reproduced(composition, change, limit, doubt: boo
     assert found == (["the picture itself is not reproduced"] if doubt else [])
 
 
-# What was asked for and is not read -------------------------------------------------------------
-
-
 def reading(name: str, scores: object) -> Reading:
     return Reading({}, {name: np.array(scores, float)}, {}, np.zeros((4, 1), np.float32))
 
@@ -456,7 +448,6 @@ def model(stored: Path) -> CounterfactualPipeline:
 
 def doubting(pipeline: CounterfactualPipeline, **limits: float) -> CounterfactualPipeline:
     """Replace limits: by default nothing is doubted."""
-    assert pipeline.thresholds is not None
     own = {name: high for name, (_, high) in signal_ranges(pipeline.space).items()}
     own |= {name.replace("_", " "): limit for name, limit in limits.items()}
     pipeline.thresholds = pipeline.thresholds.model_copy(update={"limits": own})
@@ -523,7 +514,6 @@ def test_the_command_says_in_one_line_what_not_to_trust(
 
 def dulled(pipeline: CounterfactualPipeline) -> CounterfactualPipeline:
     """Let the judge of a model always read a smile of 10 %, and an age of 50."""
-    assert isinstance(pipeline.judge, AttributeJudge)
     with torch.no_grad():
         pipeline.judge.network.head.weight.zero_()
         pipeline.judge.network.head.bias.zero_()[0] = -2.1972
@@ -572,7 +562,6 @@ def test_the_studio_tells_its_page() -> None:
 def test_the_shipped_model_doubts_bad_answers_and_not_the_truth() -> None:
     """Few drawings and steps."""
     pipeline = fcfg.load("portraits")
-    assert pipeline.thresholds is not None
     faces, do = portraits.sample(6, seed=portraits.EVALUATION_SEED + 1), {"young": "flip"}
     right = portraits.counterfactual(faces, do).images
     there = pipeline.abduct(faces.images, faces.attributes, sampling="ddim uniform 2")

@@ -175,9 +175,7 @@ def pipeline_of(network: nn.Module, schedule: NoiseSchedule, count: int) -> Coun
 
 def mixture_faces(pipeline: CounterfactualPipeline, n: int, seed: int = 1) -> tuple[Tensor, dict]:
     """Draw images and attributes from the mixture world."""
-    network = pipeline.denoiser.network
-    assert isinstance(network, MixtureNetwork)
-    generator = torch.Generator().manual_seed(seed)
+    network, generator = pipeline.denoiser.network, torch.Generator().manual_seed(seed)
     which = torch.multinomial(network.prior, n, replacement=True, generator=generator)
     noise = torch.randn(n, *SHAPE, generator=generator, dtype=torch.float64)
     images = (network.means[which] + network.spread * noise).clamp(-1, 1)
