@@ -133,15 +133,6 @@ def test_group_dropout_drops_each_attribute_independently() -> None:
     assert abs((smiling & ~male).float().mean() - 0.5 * 0.8 * 0.2) < 0.015
 
 
-def test_draws_depend_on_the_generator_alone() -> None:
-    one, same, other = (
-        denoiser().draw((3, 1, 2, 2), torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
-    )
-    for name in ("noise", "t", "keep"):
-        assert torch.equal(getattr(one, name), getattr(same, name))
-    assert not torch.equal(one.noise, other.noise)
-
-
 @pytest.mark.parametrize(("p_null", "p_group", "kinds"), [(0.5, 0.0, 2), (0.1, 0.5, 8)])
 def test_training_hides_exactly_the_attributes_that_were_drawn(p_null, p_group, kinds) -> None:
     seen = []

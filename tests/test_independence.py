@@ -23,7 +23,7 @@ from fcfg.training.objectives import DenoisingObjective
 from fcfg.training.preflight import describe
 from place import DEVICE
 from refusal import refused
-from runs import Recorder, log_of, tiny
+from runs import log_of, tiny
 from worlds import (
     SHAPE,
     AdditiveNetwork,
@@ -159,29 +159,22 @@ def test_the_term_has_the_units_of_the_loss(kind: str) -> None:
 
 
 def test_weight_zero_is_the_loss_without_the_term_and_asks_for_nothing_more() -> None:
-    batch, objective = batch_of(), objective_of(0.0)
+    batch, objective, shape = batch_of(), objective_of(0.0), (8, 3, 8, 8)
     generator = torch.Generator().manual_seed(3)
-    draws = objective.draw((8, 3, 8, 8), generator)
-    plain = objective.subject.draw((8, 3, 8, 8), torch.Generator().manual_seed(3))
+    draws = objective.draw(shape, generator)
+    plain = objective.subject.draw(shape, torch.Generator().manual_seed(3))
     assert len(draws) == 3
     assert torch.equal(draws[2], plain.keep)
+    with_term = objective_of(WEIGHT).draw(shape, torch.Generator().manual_seed(3))
+    assert all(map(torch.equal, draws, with_term[:3]))  # all other draws are as they are
     reference = objective.subject.loss(batch.images, batch.values, plain)
     rows: list[int] = []
     objective.subject.network.register_forward_hook(lambda m, x, y: rows.append(len(y)))
     assert torch.equal(objective(batch, draws), reference)
     assert rows == [8]
     after = torch.Generator().manual_seed(3)
-    objective.subject.draw((8, 3, 8, 8), after)
+    objective.subject.draw(shape, after)
     assert torch.equal(generator.get_state(), after.get_state())
-
-
-def test_the_term_leaves_all_other_draws_as_they_are() -> None:
-    shape, draws = (4, 3, 8, 8), []
-    for weight in (0.0, WEIGHT):
-        objective, generator = objective_of(weight), torch.Generator().manual_seed(0)
-        draws.append([objective.draw(shape, generator)[:3] for _ in range(3)])
-    for without, with_term in zip(*draws, strict=True):
-        assert all(map(torch.equal, without, with_term))
 
 
 def test_the_loss_is_the_sum_of_both_terms_and_every_term_has_a_gradient() -> None:
@@ -216,24 +209,11 @@ def test_the_loss_is_the_sum_of_both_terms_and_every_term_has_a_gradient() -> No
         assert torch.equal(part, sign * joint)
 
 
-def test_a_run_with_the_term_differs_resumes_and_logs_both_losses(
-    finished: Path, tmp_path: Path
-) -> None:
-    config = tiny(model={"independence": WEIGHT})
-    whole, out = train(config, tmp_path / "whole", "diffusion"), tmp_path / "stopped"
-
-    def kill() -> None:
-        raise MemoryError
-
-    with pytest.raises(MemoryError):  # after the checkpoint of step 8
-        train(config, out, "diffusion", reporter=Recorder(("diffusion", 11), kill))
-    again = Recorder()
-    train(config, out, "diffusion", reporter=again)
-    assert again.begun == [("diffusion", 8, 12)]
-    plain, one, other = (fcfg.load(run).denoiser.state_dict() for run in (finished, whole, out))
-    assert all(torch.equal(one[key], other[key]) for key in one)
-    assert not all(torch.equal(one[key], plain[key]) for key in one)
-    entries = [e for e in log_of(whole) if "validation_without_independence" in e]
+def test_a_run_with_the_term_differs_and_logs_both_losses(finished: Path, tmp_path: Path) -> None:
+    out = train(tiny(model={"independence": WEIGHT}), tmp_path / "run", "diffusion")
+    plain, other = (fcfg.load(run).denoiser.state_dict() for run in (finished, out))
+    assert not all(torch.equal(other[key], plain[key]) for key in plain)
+    entries = [e for e in log_of(out) if "validation_without_independence" in e]
     assert [e["step"] for e in entries] == [6, 12]
     assert all(e["validation_loss"] >= e["validation_without_independence"] for e in entries)
     with refused(str(out), "model.independence: 0.7", "model.independence: 0.0"):

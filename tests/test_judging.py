@@ -189,23 +189,3 @@ def test_what_is_no_judge_is_refused() -> None:
     broken.network.head.bias.data[0] = torch.nan
     with refused("judge", "finite numbers", "NaN or infinity in 'outputs'"):
         broken.read(torch.zeros(2, 1, 8, 8))
-
-
-def test_a_judge_learns_to_read() -> None:
-    """Images whose halves are as bright as two attributes say."""
-    rng, count = np.random.default_rng(4), 32
-    space = AttributeSpace([Binary("left"), Continuous("right", 0, 10)])
-    rows = space.parse({"left": rng.integers(0, 2, count), "right": rng.uniform(0, 10, count)})
-    values = torch.from_numpy(space.encode(rows)).float()
-    images = torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(5)) * 0.1
-    images[..., :4] += values[:, 0, None, None, None] - 0.5
-    images[..., 4:] += values[:, 1, None, None, None] * 0.5
-    made, images = judge(space, None).train(), images.clamp(-1, 1)
-    optimiser = torch.optim.AdamW(made.parameters(), 1e-2)
-    for _ in range(40):
-        optimiser.zero_grad()
-        made.loss(made(images), values, torch.empty(count, 0)).backward()
-        optimiser.step()
-    reading = made.read(images)
-    assert (reading.attributes["left"] == rows["left"]).mean() > 0.95
-    assert np.abs(reading.attributes["right"] - rows["right"]).mean() < 1.5  # 2.5 by chance

@@ -208,9 +208,15 @@ def test_a_configuration_is_its_text_and_its_parts(solver, grid: str, steps: int
         ({"anchor": True}, ANCHORED),
         ({"anchor": False}, PRESETS["default"]),
         ({"drawn_noise": True}, DRAWN_NOISE),
+        ({"anchor": True, "sampling": "heun"}, replace(ANCHORED, solver=Heun())),
+        ({"anchor": False, "sampling": "heun"}, replace(PRESETS["default"], solver=Heun())),
+        ({"anchor": True, "sampling": 9}, replace(ANCHORED, steps=9)),
+        ({"anchor": False, "sampling": " 9 "}, replace(PRESETS["default"], steps=9)),
     ],
 )
-def test_the_default_depends_on_anchor_and_noise(pipeline, options, wanted) -> None:
+def test_the_default_depends_on_anchor_and_noise_and_each_part_can_be_changed(
+    pipeline, options, wanted
+) -> None:
     """Bit by bit, as its solver, grid and steps in one text, or as an object."""
     faces, attributes = mixture_faces(pipeline, 1)
     assert as_sampling(options.get("sampling", "default"), wanted) == wanted
@@ -224,22 +230,3 @@ def test_the_default_depends_on_anchor_and_noise(pipeline, options, wanted) -> N
     pair = pipeline.counterfactual(faces, attributes, {"male": 1}, **asked)
     assert (pair.abduction.times, pair.abduction.solver) == (silent.times, silent.solver)
     assert torch.equal(silent.trajectory.x, pair.abduction.trajectory.x)
-
-
-@pytest.mark.parametrize(
-    ("part", "sampling"),
-    [({"solver": Heun()}, "heun"), *(({"steps": 9}, steps) for steps in (9, "9", " 9 "))],
-)
-@pytest.mark.parametrize("anchor", [True, False])
-def test_a_solver_or_a_number_changes_that_part_of_the_default(
-    pipeline, part, sampling, anchor
-) -> None:
-    faces, attributes = mixture_faces(pipeline, 1)
-    default = ANCHORED if anchor else PRESETS["default"]
-    wanted = replace(default, **part)
-    assert as_sampling(sampling, default) == wanted != default
-    how = {"sampling": sampling, "anchor": anchor}
-    abduction = pipeline.abduct(faces, attributes, **how)
-    pair = pipeline.counterfactual(faces, attributes, {"smiling": 1}, guidance=INFERRED, **how)
-    for found in (abduction, pair.abduction):
-        assert (found.times, found.solver) == (wanted.times(SCHEDULE), wanted.solver)
