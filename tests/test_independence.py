@@ -12,7 +12,6 @@ from torch import Tensor, nn
 import fcfg
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.diagnosis import diagnose
-from fcfg.diagnosis.pushes import measure_gaps
 from fcfg.diffusion.denoiser import Corruption, Denoiser
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
@@ -104,24 +103,6 @@ def test_where_attributes_interact_the_term_is_that_of_noises_one_by_one() -> No
     term = pipeline.denoiser.interaction(*given)
     assert term > 1e-4
     torch.testing.assert_close(term.cpu(), torch.stack(squares).mean(), rtol=1e-6, atol=0)
-
-
-def test_for_one_pair_the_term_is_the_numerator_of_the_gap() -> None:
-    """The gap of ``fcfg diagnose`` divides it by the joint push of the same noisy images."""
-    pipeline, t, noisy = mixture_pipeline(count=2), torch.tensor(400), []
-    images, table = mixture_faces(pipeline, 20)
-    parsed, pair = pipeline.space.parse(table), (("smiling",), ("male",))
-    hook = pipeline.denoiser.network.register_forward_pre_hook(lambda m, x: noisy.append(x[0]))
-    (gap,) = measure_gaps(pipeline.denoiser, images, parsed, [pair], [400])
-    hook.remove()
-    schedule = pipeline.denoiser.schedule
-    noise = (noisy[0][:20].cpu() - schedule.signal(t) * images) / schedule.noise(t)
-    values = torch.from_numpy(pipeline.space.encode(parsed))
-    groups = torch.eye(2, dtype=torch.bool).expand(20, 2, 2).to(DEVICE)
-    corruption = Corruption(t.expand(20).to(DEVICE), noise.to(DEVICE), groups[:, 0])
-    term = pipeline.denoiser.interaction(images.to(DEVICE), values.to(DEVICE), corruption, groups)
-    expected = (gap.missed / schedule.noise(t).item()) ** 2 / images[0].numel()
-    assert term.item() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])

@@ -30,8 +30,7 @@ from evaluations import (
 from fcfg.datasets import portraits
 from fcfg.evaluation import Result, read_results, summarise
 from fcfg.guidance import Guidance
-from fcfg.metrics import fifths, image_mae, mean, minimality
-from fcfg.metrics.intervals import Bootstrap
+from fcfg.metrics import fifths, image_mae, minimality
 from fcfg.reports import compare, write_report
 from fcfg.reports.measures import measures
 from refusal import all_refused, refused
@@ -202,6 +201,7 @@ def test_minimality_is_that_of_the_judges_features(cycled: Result) -> None:
         assert found == pytest.approx(expected, abs=1e-5, nan_ok=True)
         cell = summarise(cycled).cells[do, CFG]
         assert cell.minimality.value == pytest.approx(np.nanmean(expected), abs=1e-5)
+        assert cell.minimality.n == len(x)  # of all images, so that differences are paired
 
 
 def test_values_of_all_kinds_have_groups(tmp_path: Path) -> None:
@@ -265,21 +265,6 @@ def written(tmp_path_factory) -> Path:
     lines.append({"kind": "minimality", "do": "smiling", "guidance": CFG, "values": values})
     file.write_text("".join(json.dumps(line) + "\n" for line in (header, *lines)))
     return file
-
-
-def test_summaries_hold_both_with_intervals(written: Path) -> None:
-    summary = summarise(read_results(written), resamples=50)
-    assert set(summary.compositions) == {CFG, "none"}
-    assert summary.composition is summary.compositions["none"]
-    assert all(do for do, _ in summary.cells)
-    repeated = summary.compositions[CFG].repeated_mae
-    assert (repeated.value, repeated.low, repeated.high) == pytest.approx((0.25, 0.25, 0.25))
-    cell = summary.cells["smiling", CFG]
-    assert cell.minimality.value == pytest.approx(0.3)
-    assert cell.minimality.low < 0.3 < cell.minimality.high
-    assert (cell.repeated_mae, summary.cells["male", CFG].minimality) == (None, None)
-    flat = mean([0.3] * 20, Bootstrap(20, resamples=50))
-    assert abs((cell.minimality - flat).value) < 1e-9  # of the same images, so paired
 
 
 def test_tables_show_both(written: Path, tmp_path: Path) -> None:

@@ -137,18 +137,6 @@ def test_what_means_nothing_is_refused(subject: str) -> None:
     all_refused(subject, *WRONG[subject])
 
 
-def test_the_residual_falls_with_every_iteration_and_is_none_for_explicit_solvers() -> None:
-    pipeline, faces, attributes = mixture(8)
-
-    def residual(solver: DDIM | FixedPointDDIM) -> torch.Tensor | None:
-        sampling = SamplingConfig(solver, "uniform", 50)
-        return pipeline.abduct(faces, attributes, sampling=sampling).trajectory.residual
-
-    residuals = [float(residual(FixedPointDDIM(k)).max()) for k in (1, 2, 3, 4)]
-    assert all(b < a / 5 for a, b in pairwise(residuals)), residuals
-    assert residual(DDIM()) is None
-
-
 def test_refinement_inverts_every_single_step_exactly() -> None:
     predictor = Gaussian(SCHEDULE)
     up = integrate(predictor, Trajectory(images()), plan(300, 350), FixedPointDDIM(30))

@@ -98,19 +98,6 @@ def test_each_solver_has_its_order_in_both_directions(solver, low, high, kind) -
         assert slope(steps, trip) > (6 if isinstance(solver, FixedPointDDIM) else low), trip
 
 
-@pytest.mark.parametrize("steps", [10, 20])
-@pytest.mark.parametrize("kind", GRIDS)
-def test_the_second_order_beats_ddim_at_few_evaluations(kind: str, steps: int) -> None:
-    def missed(solver: AbstractSolver, count: int) -> float:
-        times = time_grid(SCHEDULE, count, kind)
-        there = follow(Trajectory(images()), times, solver)
-        back = follow(there, times[::-1], solver)
-        return (back.x - images()).abs().mean().item()
-
-    assert missed(DPMSolver2M(), steps) < missed(DDIM(), steps) / 2
-    assert missed(Heun(), steps) < missed(DDIM(), 2 * steps)
-
-
 @pytest.mark.parametrize("kind", GRIDS)
 def test_dpm_2m_is_that_of_diffusers_in_both_directions(kind: str) -> None:
     pipeline, faces, attributes = mixture(3)
