@@ -101,7 +101,7 @@ def test_the_papers_lambdas_stand_for_the_weights_it_calls_comparable() -> None:
 @given(st.floats(0, 1), st.integers(0, 99))
 def test_projection_keeps_the_orthogonal_part_and_eta_of_the_rest(eta: float, seed: int) -> None:
     _, delta, (image,) = draw(1, seed)
-    kept = project(delta, image, eta)
+    (kept,) = project(delta[None], image[None], eta)
     overlap = (kept * image).sum(dim=(1, 2, 3))
     assert torch.allclose(overlap, eta * (delta * image).sum(dim=(1, 2, 3)), atol=1e-11)
     removed = delta - kept
@@ -126,7 +126,7 @@ def test_apg_projects_in_float64_whatever_the_precision_around_it() -> None:
 
 def test_a_black_image_has_no_parallel_part() -> None:
     _, delta, _ = draw(0)
-    assert torch.equal(project(delta, torch.zeros_like(delta), 0.0), delta)
+    assert torch.equal(project(delta[None], torch.zeros_like(delta)[None], 0.0)[0], delta)
 
 
 def test_apg_moves_no_further_than_its_radius_allows() -> None:

@@ -85,7 +85,7 @@ class AnswerLoop:
     """Asks one model the same questions about many images, block by block."""
 
     model: AnyModel  #: on its device
-    images: Float[Tensor, "image channel height width"]  #: checked and of the model's size
+    images: Float[Tensor, "image channel *size"]  #: checked and of the model's size
     attributes: Table  #: factual
     questions: Sequence[Question]  #: all of them; a block may be asked some
     _: KW_ONLY

@@ -29,7 +29,7 @@ class Workload:
     """The counterfactuals that every implementation computes, under FCFG with two groups."""
 
     pipeline: CounterfactualPipeline
-    images: Float[Tensor, "batch channel height width"] = field(repr=False)
+    images: Float[Tensor, "batch channel *size"] = field(repr=False)
     attributes: Table = field(repr=False)
     do: Mapping[str, Column] = field(repr=False)
     steps: int

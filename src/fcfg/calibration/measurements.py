@@ -50,7 +50,7 @@ class Measurement:
     judge: AttributeJudge
     guidance: Guidance
     sampling: SamplingConfig
-    images: Float[Tensor, "image channel height width"]
+    images: Float[Tensor, "image channel *size"]
     attributes: Table  #: factual
     keys: Keys  #: name of each image
     targets: Mapping[str, Column]  #: value of each attribute under the intervention on it

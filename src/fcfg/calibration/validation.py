@@ -32,7 +32,7 @@ _SHARE = 8  # so many for each image with counterfactuals, between these numbers
 class ValidationImages:
     """Images for :func:`fcfg.calibrate`."""
 
-    images: Float[Tensor, "image channel height width"] = field(repr=False)
+    images: Float[Tensor, "image channel *size"] = field(repr=False)
     attributes: Table = field(repr=False)
     count: int  #: number of images that get counterfactuals, the first ones
     truth: TrueCounterfactual | None = field(repr=False)  #: in a drawn world

@@ -102,7 +102,7 @@ def calibrate(
         outputs.check([Calibration.file, Thresholds.file])
     with ProgressReporter() as reporter:
         found = choose_images(pipeline, count, seed=seed, data=data, on_progress=reporter.progress)
-    size = computing.rows(pipeline, found.images.shape[-2:])
+    size = computing.rows(pipeline, found.images.shape[2:])
     these = pipeline, found.images, found.attributes
     about: dict[str, Any] = {"data": found.data, "batch_size": size}
     make_folder(folder)

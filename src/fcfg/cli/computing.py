@@ -71,10 +71,9 @@ class Computing:
         return bool(self.shard) or self.part[0] == 0
 
     def rows(self, model: AnyModel, size: Sequence[int]) -> int:
-        """Return the largest number of network rows per call, for images of a height and width."""
+        """Return the largest number of network rows per call, for images of a size."""
         if self.batch_size == AUTO:
-            height, width = size
-            return model.fitting_rows((height, width))
+            return model.fitting_rows(tuple(size))
         number = int(self.batch_size) if self.batch_size.isdecimal() else self.batch_size
         return check_integer("--batch-size", number, 1, 10**9, do="or 'auto', as much as fits")
 

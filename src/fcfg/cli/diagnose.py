@@ -69,7 +69,7 @@ def diagnose(
         diagnosis = diagnose(
             *(pipeline, subset.images, subset.attributes),
             **asked,
-            batch_size=computing.rows(pipeline, subset.images.shape[-2:]),
+            batch_size=computing.rows(pipeline, subset.images.shape[2:]),
             on_progress=on_progress,
         )
     about = {"model": f"{name}, digest {digest}", "data": subset.about}

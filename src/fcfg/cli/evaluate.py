@@ -123,7 +123,7 @@ def evaluate(
         model=name,
         provenance=collect_provenance(target, precision, compiled=compiled, commit=commit),
         shard=part,
-        batch_size=computing.rows(pipeline, subset.images.shape[-2:]),
+        batch_size=computing.rows(pipeline, subset.images.shape[2:]),
         **kept,
     )
     evaluation.is_finished()  # refuses a folder with another run before anything is printed

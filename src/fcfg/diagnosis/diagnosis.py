@@ -187,8 +187,13 @@ def diagnose(
     check_integer("noised", noised, 1, 10**7, do="64 is the default")
     check_integer("times", times, 2, denoiser.schedule.steps - silent, do="10 is the default")
     check_integer("seed", seed, 0, LARGEST_SEED, do="0 is the default")
-    channels, stride = denoiser.channels, denoiser.stride
-    x = read_images(images, channels=channels, stride=stride, size=denoiser.size)
+    x = read_images(
+        images,
+        channels=denoiser.channels,
+        stride=denoiser.stride,
+        size=denoiser.size,
+        dimensions=denoiser.dimensions,
+    )
     table = pipeline.space.parse(attributes, len(x))
     rows = np.arange(min(noised, len(x))) * len(x) // min(noised, len(x))
     chosen = x[rows], {name: column[rows] for name, column in table.items()}

@@ -28,7 +28,7 @@ Associations: TypeAlias = dict[tuple[str, str], Association]
 def measure_associations(
     space: AttributeSpace,
     attributes: Table,
-    images: Float[Tensor, "image channel height width"],
+    images: Float[Tensor, "image channel *size"],
     judge: nn.Module | None,
 ) -> Associations:
     """Correlate the attributes of real images with each other and with what a judge reads.

@@ -73,7 +73,7 @@ class Gap:
 
 def measure_gaps(
     denoiser: Denoiser,
-    images: Float[Tensor, "image channel height width"],
+    images: Float[Tensor, "image channel *size"],
     attributes: Table,
     groupings: Sequence[Groups],
     times: Sequence[int],
@@ -110,7 +110,7 @@ def measure_gaps(
 
 def measure_gain(
     denoiser: Denoiser,
-    images: Float[Tensor, "image channel height width"],
+    images: Float[Tensor, "image channel *size"],
     attributes: Table,
     times: Sequence[int],
     *,
@@ -176,7 +176,7 @@ def _noised(
 
 def _evaluate(
     denoiser: Denoiser, at: _Noised, table: Table, keep: Tensor, batch_size: int
-) -> Float[Tensor, "sets image channel height width"]:
+) -> Float[Tensor, "sets image channel *size"]:
     """Predict the noise of all images under every set of attributes."""
     condition, pieces = denoiser.condition(table), list[Tensor]()
     for some in keep.to(at.x.device).split(max(1, batch_size // len(at.x))):

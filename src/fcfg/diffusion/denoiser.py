@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,7 +19,7 @@ from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, train
 from fcfg.diffusion.table import Parameterisation, check_parameterisation
 from fcfg.diffusion.times import TrainingTimes
 from fcfg.support.errors import InputError, check_integer
-from fcfg.support.images import check_pixels
+from fcfg.support.images import DIMENSIONS, check_pixels, per_image
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +50,17 @@ class Denoiser(nn.Module):
     torch.Size([1, 3, 8, 8])
 
     Args:
-        network: Module that predicts from (batch, channel, height, width) images, (batch,)
-            times and (batch, K·d) conditions.
+        network: Module that predicts from (batch, channel, *size) images, (batch,) times and
+            (batch, K·d) conditions.
         embedder: Embedder that turns attributes into conditions.
         schedule: Noise schedule of the training.
         channels: Number of image channels; by default that of the UNet.
-        stride: Number that must divide height and width; by default that of the UNet, or 1.
+        stride: Number that must divide every side of an image; by default that of the UNet, or 1.
         parameterisation: Quantity the network predicts: 'noise' (as in the paper), 'image' or
             'velocity'; of a flow 'flow', 'reversed-flow' or 'image'. By default that of the
             schedule.
+        dimensions: Number of axes of an image beside its channels: 1 for series, 2 for images, 3
+            for volumes.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Denoiser(nn.Module):
         channels: int | None = None,
         stride: int | None = None,
         parameterisation: Parameterisation | None = None,
+        dimensions: int = 2,
     ) -> None:
         super().__init__()
         predicted = schedule.parameterisation if parameterisation is None else parameterisation
@@ -76,14 +80,14 @@ class Denoiser(nn.Module):
         if isinstance(network, UNet):
             config = network.config
             channels, stride = channels or config.channels, stride or config.stride
-            given = (channels, stride, embedder.condition_width)
-            expected = (config.channels, config.stride, config.condition)
+            given = (channels, stride, embedder.condition_width, dimensions)
+            expected = (config.channels, config.stride, config.condition, 2)
             if given != expected:
                 raise InputError(
-                    "denoiser (channels, stride, condition width)",
+                    "denoiser (channels, stride, condition width, dimensions)",
                     expected=f"the values of its UNet, {expected}",
                     got=given,
-                    do="leave channels and stride out, and give the UNet K·32 as its condition",
+                    do="leave all but the condition out, and give the UNet K·32 as its condition",
                 )
         self.network = network
         self.embedder = embedder
@@ -94,6 +98,9 @@ class Denoiser(nn.Module):
         self.semantic_width = 0  #: of :meth:`semantics`
         self.stride = check_integer(
             "denoiser, stride", stride or 1, 1, 4096, do="1 allows every image size"
+        )
+        self.dimensions = check_integer(
+            "denoiser, dimensions", dimensions, 1, max(DIMENSIONS), do="2 is for images"
         )
         self.parameterisation: Parameterisation = predicted
         #: Replaces the network outside training; see :mod:`fcfg.pipeline.runtime`.
@@ -107,13 +114,18 @@ class Denoiser(nn.Module):
     @property
     def device(self) -> torch.device:
         """Device of the weights."""
-        return next(self.embedder.parameters()).device
+        return self._weight.device
 
     @property
     def state_dtype(self) -> torch.dtype:
         """Precision of the sampler: float64 if the embedder has it, otherwise float32."""
-        embedder = next(self.embedder.parameters()).dtype
-        return torch.float64 if embedder == torch.float64 else torch.float32
+        return torch.float64 if self._weight.dtype == torch.float64 else torch.float32
+
+    @property
+    def _weight(self) -> Tensor:
+        """A weight of the embedder or, if it has none, of the network."""
+        weights = chain(self.embedder.parameters(), self.network.parameters())
+        return next(weights, torch.empty(0, device="cpu"))
 
     def semantics(self, images: Images) -> Float[Tensor, "batch latent"]:
         """Return what images contribute to their conditions: nothing, in most models."""
@@ -138,13 +150,13 @@ class Denoiser(nn.Module):
                 do="pass semantics=denoiser.semantics(images)",
             )
         values = torch.from_numpy(self.embedder.space.encode(table))
-        weight = next(self.embedder.parameters())
+        weight = self._weight
         c = self.embedder(values.to(weight.device, weight.dtype)).to(self.state_dtype)
         return c if semantics is None else torch.cat([semantics.to(c), c], dim=1)
 
     def output(
         self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
-    ) -> Float[Tensor, "rows channel height width"]:
+    ) -> Float[Tensor, "rows channel *size"]:
         """Evaluate the network in its own precision; the output has the precision of ``x``."""
         weight = next(self.network.parameters(), x)
         evaluate = self.network if self.training else self.evaluate or self.network
@@ -163,7 +175,7 @@ class Denoiser(nn.Module):
 
     def forward(
         self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
-    ) -> Float[Tensor, "rows channel height width"]:
+    ) -> Float[Tensor, "rows channel *size"]:
         r"""Predict the noise :math:`\epsilon_\theta(x_t, t, c)`, or the flow of a flow.
 
         Conditions are one per image, or several sets of them, one after the other.
@@ -178,7 +190,7 @@ class Denoiser(nn.Module):
 
     def noise(
         self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
-    ) -> Float[Tensor, "rows channel height width"]:
+    ) -> Float[Tensor, "rows channel *size"]:
         """Predict the noise, also of a flow, for measurements; arguments as in a call."""
         prediction = self(x, t, c)
         if not self.schedule.is_flow:
@@ -187,13 +199,12 @@ class Denoiser(nn.Module):
         return x + self._levels(t.clamp(min=1), x)[0] * prediction
 
     def _levels(self, t: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        shape = (-1, 1, 1, 1)
         signal, noise = self.schedule.signal(t), self.schedule.noise(t)
-        return signal.to(x.dtype).view(shape), noise.to(x.dtype).view(shape)
+        return per_image(signal.to(x.dtype), x), per_image(noise.to(x.dtype), x)
 
     def draw(
         self,
-        shape: tuple[int, int, int, int],
+        shape: tuple[int, ...],
         generator: torch.Generator,
         *,
         p_null: float = 0.5,
@@ -290,4 +301,4 @@ class Denoiser(nn.Module):
         return (joint - first - second + null).square().mean()
 
     def _embedded(self, values: Tensor) -> Tensor:
-        return self.embedder(values.to(next(self.embedder.parameters()).dtype))
+        return self.embedder(values.to(self._weight.dtype))

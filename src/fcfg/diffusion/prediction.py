@@ -17,11 +17,11 @@ from torch import Tensor
 
 from fcfg.diffusion.networks import repeat_for_conditions
 
-Images: TypeAlias = Float[Tensor, "batch channel height width"]
+Images: TypeAlias = Float[Tensor, "batch channel *size"]
 Condition: TypeAlias = Float[Tensor, "batch condition"]
 State: TypeAlias = tuple[Tensor, ...]
 Times: TypeAlias = Int[Tensor, "batch"]
-Evaluations: TypeAlias = Float[Tensor, "rows batch channel height width"]
+Evaluations: TypeAlias = Float[Tensor, "rows batch channel *size"]
 Rows: TypeAlias = int | Int[Tensor, "batch"]  # one number per image where they differ
 Evaluate: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, times, conditions
 

@@ -67,7 +67,7 @@ class Evaluators:
             about["measured"] = dict.fromkeys(self.measures, "from pixels")
         return about
 
-    def read(self, images: Float[Tensor, "image channel height width"]) -> Reading:
+    def read(self, images: Float[Tensor, "image channel *size"]) -> Reading:
         """Read the attributes of images, and measure those that can be, within their ranges."""
         reading = self.judge.read(images)
         measured: Table = {}
@@ -84,8 +84,8 @@ class Evaluators:
     @torch.no_grad()
     def distances(
         self,
-        images: Float[Tensor, "image channel height width"],
-        others: Float[Tensor, "image channel height width"],
+        images: Float[Tensor, "image channel *size"],
+        others: Float[Tensor, "image channel *size"],
     ) -> list[dict[str, float | None]]:
         """Return MAE and LPIPS between images, pair by pair."""
         lpips: list[float | None] = [None] * len(images)
@@ -97,7 +97,7 @@ class Evaluators:
         return [{"mae": m, "lpips": p} for m, p in zip(mae, lpips, strict=True)]
 
     def features(
-        self, images: Float[Tensor, "image channel height width"], reading: Reading
+        self, images: Float[Tensor, "image channel *size"], reading: Reading
     ) -> dict[str, Float[np.ndarray, "image feature"]]:
         """Return the features that Fréchet distances are computed from, by network."""
         features = {"judge": reading.features}

@@ -41,7 +41,7 @@ class PictureFiles:
         """Return whether some pictures are missing."""
         return not all((self.folder / path).is_file() for path in self._paths(*shown))
 
-    def write(self, images: Float[Tensor, "image channel height width"], *shown: str) -> None:
+    def write(self, images: Float[Tensor, "image channel *size"], *shown: str) -> None:
         """Keep pictures of the first images, as many as have names."""
         (self.folder / PICTURES).mkdir(exist_ok=True)
         pictures = to_pictures(images[: len(self.names)])

@@ -34,7 +34,7 @@ _SPLIT = "test"
 class Subset:
     """Held-out images and their attributes."""
 
-    images: Float[Tensor, "image channel height width"] = field(repr=False)
+    images: Float[Tensor, "image channel *size"] = field(repr=False)
     attributes: Table = field(repr=False)  #: factual
     names: tuple[str, ...] = field(repr=False)
     drawn: Portraits | None = field(repr=False)  #: drawings with known counterfactuals, or None

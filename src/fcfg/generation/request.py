@@ -99,7 +99,7 @@ class PreparedRequest(CheckedRequest):
     """A request whose options, files and attributes were read and checked."""
 
     pictures: tuple[Picture, ...] = field(repr=False)
-    images: Float[Tensor, "batch channel height width"] = field(repr=False)
+    images: Float[Tensor, "batch channel *size"] = field(repr=False)
     factual: Factual
     action: Action  #: counterfactual attributes of all pictures
 

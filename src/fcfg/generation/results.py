@@ -108,7 +108,7 @@ class Result:
 
 def results_of(
     model: AnyModel,
-    images: Float[Tensor, "batch channel height width"],
+    images: Float[Tensor, "batch channel *size"],
     attributes: Table,
     pair: Any,
     back: Any = None,

@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.guidance.rule import AbstractRule, Groups, Weights, register_rule, weighted_sum
+from fcfg.support.images import pixel_axes
 from fcfg.support.options import option
 
 
@@ -75,25 +75,23 @@ class APG(AbstractRule):
         return Prediction(clean=eps, renoise=eps), (momentum,)
 
 
-_PIXELS = (-3, -2, -1)
-
-
-def project(delta: Tensor, image: Tensor, eta: float) -> Tensor:
+def project(delta: Groups, image: Groups, eta: float) -> Groups:
     r"""Keep the part of ``delta`` orthogonal to ``image``, and a share η of the parallel part.
 
     .. math:: \Delta^\parallel = \frac{\langle \Delta, x \rangle}{\lVert x \rVert^2}\, x
 
     Computed per image, over its channels and pixels. An image of zeros has no parallel part.
     """
-    square = image.square().sum(dim=_PIXELS, keepdim=True)
-    overlap = (delta * image).sum(dim=_PIXELS, keepdim=True)
+    pixels = pixel_axes(image, first=2)
+    square = image.square().sum(dim=pixels, keepdim=True)
+    overlap = (delta * image).sum(dim=pixels, keepdim=True)
     parallel = torch.where(square > 0, overlap / square, torch.zeros_like(square)) * image
     return delta - (1 - eta) * parallel
 
 
-def _shorten(delta: Tensor, radius: float) -> Tensor:
+def _shorten(delta: Groups, radius: float) -> Groups:
     """Scale down to a norm of at most ``radius``."""
     if math.isinf(radius):
         return delta
-    norm = delta.square().sum(dim=_PIXELS, keepdim=True).sqrt()
+    norm = delta.square().sum(dim=pixel_axes(delta, first=2), keepdim=True).sqrt()
     return delta * (radius / norm.clamp(min=radius))

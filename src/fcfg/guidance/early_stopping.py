@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, State, Step
 from fcfg.guidance.guided import GuidedPredictor
+from fcfg.support.images import per_image, pixel_axes
 
 
 class EarlyStoppingPredictor(AbstractPredictor):
@@ -46,9 +47,10 @@ class EarlyStoppingPredictor(AbstractPredictor):
         prediction, new_state = self.guided.rule.combine(
             x, step, eps[0], eps[1:], step.weights, tuple(rule_state)
         )
-        change = (prediction.merged(step) - eps[0]).square().mean(dim=(1, 2, 3)).sqrt()
+        missed = prediction.merged(step) - eps[0]
+        change = missed.square().mean(dim=pixel_axes(x)).sqrt()
         above = step.reach * change >= self.tolerance
-        plain = stopped.view(-1, 1, 1, 1)
+        plain = per_image(stopped, x)
         clean = torch.where(plain, eps[0], prediction.clean)
         same = prediction.renoise is prediction.clean
         prediction = replace(
@@ -61,13 +63,13 @@ class EarlyStoppingPredictor(AbstractPredictor):
 
     def _evaluate(
         self, x: Images, step: Step, stopped: Bool[Tensor, "batch"]
-    ) -> Float[Tensor, "rows batch channel height width"]:
+    ) -> Float[Tensor, "rows batch channel *size"]:
         """Evaluate all conditions of guided images; repeat the whole one's of stopped images."""
         guided, plain = (mask.nonzero().flatten() for mask in (~stopped, stopped))
         count = self.guided.groups + 1
         whole, masked = self.guided.conditions
         masked = masked.unflatten(0, (count, len(x)))
-        rows = torch.cat([x[guided].repeat(count, 1, 1, 1), x[plain]])
+        rows = torch.cat([x[guided]] * count + [x[plain]])
         conditions = torch.cat([masked[:, guided].flatten(0, 1), whole[plain]])
         output = self.guided.denoiser(rows, step.t.expand(len(rows)), conditions)
         eps = output.new_empty(count, *x.shape)

@@ -21,9 +21,10 @@ from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance.options import COMMON_OPTIONS
 from fcfg.support.errors import InputError, short
+from fcfg.support.images import per_image
 from fcfg.support.options import check_options, check_registrable, is_number
 
-Groups: TypeAlias = Float[Tensor, "groups batch channel height width"]  # predictions by group
+Groups: TypeAlias = Float[Tensor, "groups batch channel *size"]  # predictions by group
 Weights: TypeAlias = Float[Tensor, "groups"]
 StepWeights: TypeAlias = Float[Tensor, "steps groups"]
 Times: TypeAlias = Int[Tensor, "steps"]
@@ -42,8 +43,10 @@ class AbstractRule(ABC):
     """
 
     name: ClassVar[str]  #: in the text form, where the factored rule has an f before it
+    #: Ends of the legal weights; a negative weight moves away from what its group says.
+    smallest_weight: ClassVar[float] = -1e6
     largest_weight: ClassVar[float] = 1e6
-    weight_range: ClassVar[str] = f"a number from 0 to {largest_weight:,.0f}"  #: in messages
+    weight_range: ClassVar[str] = "a number from -1,000,000 to 1,000,000"  #: in messages
     weight_advice: ClassVar[str] = "1 is the plain conditional model, 3 is strong"
     plain_at_one: ClassVar[bool] = False  #: whether one group at weight 1 is the plain model
     #: Condition of ``null`` and of masked attributes: 'null', no attribute, or 'factual', those of
@@ -82,7 +85,7 @@ class AbstractRule(ABC):
 
     def check_weight(self, subject: str, weight: object) -> float:
         """Return a legal weight as a float, or refuse it."""
-        if is_number(weight) and 0 <= weight <= self.largest_weight:
+        if is_number(weight) and self.smallest_weight <= weight <= self.largest_weight:
             return float(weight)
         raise InputError(
             subject, expected=self.weight_range, got=short(weight), do=self.weight_advice
@@ -104,4 +107,4 @@ def register_rule(rule: type[Rule]) -> type[Rule]:
 
 def weighted_sum(weights: Weights, differences: Groups) -> Images:
     r"""Sum one difference per group: :math:`\sum_m \omega_m \Delta_m`."""
-    return (weights.view(-1, 1, 1, 1, 1) * differences).sum(dim=0)
+    return (per_image(weights, differences) * differences).sum(dim=0)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fcfg.support.errors import InputError, check_is
-from fcfg.support.images import check_pixels
+from fcfg.support.images import DIMENSIONS, check_pixels
 
 PIXEL_RANGE = "[-1, 1]"  #: range of pixels in all metrics, for records
 
@@ -60,7 +60,7 @@ def image_errors(
     """Compare generated images with the true counterfactuals.
 
     Args:
-        generated: Generated counterfactuals in [-1, 1], (n, channel, height, width).
+        generated: Generated counterfactuals in [-1, 1], (n, channel, *size).
         truth: True counterfactuals.
         factual: Factual images.
         threshold: Smallest difference of truth and factual image in a truly changed pixel.
@@ -79,7 +79,7 @@ def _flat(values: Float[Tensor, "n *rest"]) -> Float[Tensor, "n pixels"]:
     return values.double().flatten(1)
 
 
-def check_alike(**images: Tensor) -> list[Float[Tensor, "n channel height width"]]:
+def check_alike(**images: Tensor) -> list[Float[Tensor, "n channel *size"]]:
     """Return images of one shape, on the device of the first, or refuse them."""
     tensors = [check_images(name, tensor) for name, tensor in images.items()]
     shapes = [tuple(tensor.shape) for tensor in tensors]
@@ -93,14 +93,14 @@ def check_alike(**images: Tensor) -> list[Float[Tensor, "n channel height width"
     return [tensor.to(tensors[0].device) for tensor in tensors]
 
 
-def check_images(name: str, images: Tensor) -> Float[Tensor, "n channel height width"]:
+def check_images(name: str, images: Tensor) -> Float[Tensor, "n channel *size"]:
     """Return images in single precision, or refuse images that are not in [-1, 1]."""
     check_is(name, images, Tensor, "a tensor of images")
     check_pixels(images, name)
-    if images.ndim != 4 or 0 in images.shape:
+    if images.ndim - 2 not in DIMENSIONS or 0 in images.shape:
         raise InputError(
             name,
-            expected="shape (n, channel, height, width), at least one image",
+            expected="shape (n, channel, height, width), at least one image, series or volume",
             got=f"shape {tuple(images.shape)}",
             do="add a batch axis to a single image",
         )

@@ -16,6 +16,7 @@ from fcfg.causal.scm import Keys
 from fcfg.sampling import OnStep, SamplingConfig
 from fcfg.sheet import figure
 from fcfg.support.errors import check_is
+from fcfg.support.images import by_size
 
 SettingT = TypeVar("SettingT")
 #: Keys of a way back: those of the way there, a digest of the pixels that go back, or own ones.
@@ -118,7 +119,7 @@ class Run:
 class Factual:
     """Images and their attributes, read and checked."""
 
-    images: Float[Tensor, "batch channel height width"] = field(repr=False)  #: on the CPU
+    images: Float[Tensor, "batch channel *size"] = field(repr=False)  #: on the CPU
     attributes: Table = field(repr=False)
     keys: Keys = field(repr=False)  #: name of each image, combined with the seed
 
@@ -142,8 +143,8 @@ class AbstractCounterfactual(ABC):
     plan: Plan[Any]
 
     def __repr__(self) -> str:
-        (count, _, height, width), spent = self.images.shape, f"{self.evaluations:g} network rows"
-        images = f"{count} {'image' if count == 1 else 'images'} of {height} by {width}"
+        (count, _, *size), spent = self.images.shape, f"{self.evaluations:g} network rows"
+        images = f"{count} {'image' if count == 1 else 'images'} of {by_size(size)}"
         return f"{type(self).__name__}({images}, do({', '.join(self.action.targets)}), {spent})"
 
     def _repr_html_(self) -> str | None:
@@ -154,13 +155,13 @@ class AbstractCounterfactual(ABC):
         return figure(rows, repr(self))
 
     @property
-    def factual_images(self) -> Float[Tensor, "batch channel height width"]:
+    def factual_images(self) -> Float[Tensor, "batch channel *size"]:
         """Factual images."""
         return self.abduction.images
 
     @property
     @abstractmethod
-    def images(self) -> Float[Tensor, "batch channel height width"]:
+    def images(self) -> Float[Tensor, "batch channel *size"]:
         """Counterfactual images, clamped to [-1, 1]."""
 
     @property

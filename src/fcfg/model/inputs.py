@@ -55,7 +55,11 @@ def read_factual(
     """Read images and attributes that fit a model, and each other; give the other options back."""
     fit = model_pixels(model) if resize else None
     free = any_size and model.traits.any_size
-    shape = {"channels": model.channels, "stride": model.stride}
+    shape = {
+        "channels": model.channels,
+        "stride": model.stride,
+        "dimensions": model.dimensions,
+    }
     x, table, _ = together(
         lambda: read_images(images, **shape, size=None if free else model.size, fit=fit),
         lambda: None if isinstance(attributes, str) else model.space.parse(attributes),

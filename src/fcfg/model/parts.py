@@ -29,7 +29,8 @@ class AbstractModel(ABC):
     traits: ClassVar[Traits] = Traits()  #: what its answers have
     channels: int  #: number of image channels
     size: int | None  #: height and width of the training images; None if the model does not know
-    stride: int = 1  #: number that height and width must be divisible by
+    stride: int = 1  #: number that every side of an image must be divisible by
+    dimensions: int = 2  #: axes of an image beside its channels
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class AbstractModel(ABC):
     @property
     def device(self) -> torch.device:
         """Device of the image model."""
-        return next(self.image_model.parameters()).device
+        return next(self.image_model.parameters(), torch.empty(0, device="cpu")).device
 
     @property
     def parameters(self) -> int:
@@ -104,7 +105,7 @@ class AbstractModel(ABC):
         """
         return self
 
-    def fitting_rows(self, size: tuple[int, int]) -> int:
+    def fitting_rows(self, size: tuple[int, ...]) -> int:
         """Return how many network rows per call suit the device, for images of this size."""
         return 256
 

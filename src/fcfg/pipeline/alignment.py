@@ -33,6 +33,7 @@ from fcfg.guidance import AbstractRule, Guidance, GuidedPredictor
 from fcfg.sampling import DDIM, AbstractSolver, Steps
 from fcfg.sampling.ddim import ddim_step
 from fcfg.support.errors import InputError
+from fcfg.support.images import pixel_axes
 
 #: Learning rate of Adam at time T with T steps. At time t it is the share t / T of it, which is
 #: the decay 1 - i / T of the i-th step; n steps have T / n times the rate, to lead as far, up to
@@ -82,7 +83,7 @@ class GuidedBranch:
 
 def align(
     branch: GuidedBranch,
-    states: Float[Tensor, "times batch channel height width"],
+    states: Float[Tensor, "times batch channel *size"],
     plan: Steps,
     inner: int,
 ) -> tuple[Float[Tensor, "steps batch condition"], Int[Tensor, "batch"]]:
@@ -125,7 +126,7 @@ def _optimise(
             break
         with torch.enable_grad():
             after = branch.only(rows).step(x[rows], step, whole[rows], found[rows])
-            losses = (after - target[rows]).square().mean(dim=(1, 2, 3))
+            losses = (after - target[rows]).square().mean(dim=pixel_axes(after))
             (found.grad,) = torch.autograd.grad(losses.sum(), found)
         spent[rows] += 1
         far[rows] = losses.detach() >= ENOUGH

@@ -88,6 +88,8 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
     channels: int = Field(ge=1)
     stride: int = Field(ge=1)
     embedding: int = Field(ge=1)  #: width of an attribute's block
+    dimensions: int = Field(default=2, ge=1, le=3)  #: axes of an image beside its channels
+    newer: ClassVar = frozenset({"dimensions"})
 
     @classmethod
     def describe(cls, image_model: Denoiser) -> dict[str, Any]:
@@ -101,6 +103,7 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
             "channels": image_model.channels,
             "stride": image_model.stride,
             "embedding": embedder.width,
+            "dimensions": image_model.dimensions,
         }
 
     @classmethod
@@ -121,6 +124,7 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
             NoiseSchedule(self.schedule, self.steps, self.shift),
             channels=self.channels,
             stride=self.stride,
+            dimensions=self.dimensions,
             parameterisation=self.parameterisation,
         )
 
@@ -160,6 +164,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             )
         self.denoiser = denoiser
         self.channels, self.stride, self.size = denoiser.channels, denoiser.stride, denoiser.size
+        self.dimensions = denoiser.dimensions
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
@@ -173,7 +178,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         """The denoiser."""
         return self.denoiser
 
-    def fitting_rows(self, size: tuple[int, int]) -> int:
+    def fitting_rows(self, size: tuple[int, ...]) -> int:
         """Return how many network rows fill most of a GPU's memory; 256 on a CPU."""
         return fitting_rows(self.denoiser, size)
 

@@ -18,6 +18,7 @@ from fcfg.pipeline.drawn_noise import draw_noise
 from fcfg.pipeline.plans import GuidedPlan, Needs
 from fcfg.pipeline.records import Abduction, FactualBranch
 from fcfg.sampling import Anchor, OnStep, Path, PathRecorder, Trajectory, anchor_path, integrate
+from fcfg.support.images import per_image
 
 
 def abduct_images(batches: Batches, factual: Factual, needs: Needs, model: str) -> Abduction:
@@ -149,5 +150,5 @@ def generate_images(
         return end
     # An image whose attributes stay as they are is exact, but for rounding.
     same, image = abduction.unchanged(action), abduction.path.states[0]
-    x = torch.where(same.view(-1, 1, 1, 1), image, end.x)
+    x = torch.where(per_image(same, image), image, end.x)
     return replace(end, x=x, evaluations=end.evaluations + anchor.evaluations)

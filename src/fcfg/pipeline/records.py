@@ -109,7 +109,7 @@ class Counterfactual(AbstractCounterfactual):
         return None if anchor is None else anchor.size
 
     @property
-    def images(self) -> Float[Tensor, "batch channel height width"]:
+    def images(self) -> Float[Tensor, "batch channel *size"]:
         """Counterfactual images, clamped to [-1, 1]."""
         return self.trajectory.x.clamp(-1, 1)
 

@@ -40,15 +40,16 @@ from fcfg.diffusion.prediction import (
 )
 from fcfg.sampling.loop import OnStep, StepRecord, Steps
 from fcfg.sampling.solver import AbstractSolver, Trajectory
+from fcfg.support.images import pixel_axes
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
     """The states of an abduction, and the noises that the network predicted there."""
 
-    states: Float[Tensor, "times batch channel height width"]  #: at the ascending times 0..T
+    states: Float[Tensor, "times batch channel *size"]  #: at the ascending times 0..T
     #: At the times between 0 and T; None if the solver does not evaluate at these states.
-    noises: Float[Tensor, "between batch channel height width"] | None = None
+    noises: Float[Tensor, "between batch channel *size"] | None = None
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Path:
         """Apply a function to every tensor."""
@@ -88,13 +89,14 @@ class PathRecorder:
 class Anchor:
     """The errors of the factual branch, with which predictions are corrected."""
 
-    corrections: Float[Tensor, "steps batch channel height width"]  #: by descending time
+    corrections: Float[Tensor, "steps batch channel *size"]  #: by descending time
     evaluations: int  #: network rows per image, besides those of the abduction
 
     @property
     def size(self) -> Float[Tensor, "batch"]:
         """Root mean square over the pixels of the corrections of all steps together."""
-        return self.corrections.square().sum(dim=0).mean(dim=(1, 2, 3)).sqrt()
+        squares = self.corrections.square().sum(dim=0)
+        return squares.mean(dim=pixel_axes(squares)).sqrt()
 
 
 def anchor_path(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fcfg.diffusion.prediction import AbstractPredictor, Step
 from fcfg.sampling.ddim import DDIM, refined_step
 from fcfg.sampling.solver import AbstractSolver, Trajectory, register_solver
+from fcfg.support.images import pixel_axes
 from fcfg.support.options import option
 
 
@@ -45,7 +46,7 @@ class FixedPointDDIM(AbstractSolver):
             x_s, rows = refined_step(predictor, trajectory, step, x_s)
             spent = spent + rows
         missed = x_s - last if step.flow else (x_s - last) * step.signal_t / step.signal_s
-        residual = missed.square().mean(dim=(1, 2, 3)).sqrt()
+        residual = missed.square().mean(dim=pixel_axes(missed)).sqrt()
         if trajectory.residual is not None:
             residual = residual.maximum(trajectory.residual)
         return replace(trajectory, x=x_s, residual=residual, evaluations=spent)

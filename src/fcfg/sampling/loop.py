@@ -91,7 +91,7 @@ def integrate(
     plan: Steps,
     solver: AbstractSolver,
     on_step: OnStep | None = None,
-    corrections: Float[Tensor, "steps batch channel height width"] | None = None,
+    corrections: Float[Tensor, "steps batch channel *size"] | None = None,
 ) -> Trajectory:
     """Take steps from the first time to the last.
 

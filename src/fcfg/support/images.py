@@ -1,10 +1,11 @@
 """Images: reading from what users hold, and conversion from and to bytes.
 
-The package works on float tensors in [-1, 1], (batch, channel, height, width). Floats must have
-this form already. Pictures of Pillow, paths to pictures, and bytes (uint8) are scaled; a list may
-hold any of them. Bytes are (height, width), (height, width, channel), or a batch of either, with
-1, 3 or 4 channels, which may also follow the batch axis. Shapes that could mean two things are
-refused: three grey pictures, for example, need the axis of their one channel.
+The package works on float tensors in [-1, 1], (batch, channel, height, width); series have one
+axis of pixels, volumes three. Floats must have this form already. Pictures of Pillow, paths to
+pictures, and bytes (uint8) are scaled; a list may hold any of them. Bytes are (height, width),
+(height, width, channel), or a batch of either, with 1, 3 or 4 channels, which may also follow the
+batch axis. Shapes that could mean two things are refused: three grey pictures, for example, need
+the axis of their one channel.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import hashlib
 import io
 import os
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Shaped, UInt8
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
@@ -33,6 +34,8 @@ ImagesLike: TypeAlias = (
     Tensor | NDArray[np.generic] | Image.Image | str | os.PathLike[str] | Sequence[Any]
 )
 
+#: Names of the axes of pixels, by their number.
+DIMENSIONS = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 _MODES = {1: "L", 3: "RGB"}
 
 
@@ -61,7 +64,8 @@ def read_images(
     stride: int = 1,
     size: int | None = None,
     fit: Pixels | None = None,
-) -> Float[Tensor, "batch channel height width"]:
+    dimensions: int = 2,
+) -> Float[Tensor, "batch channel *size"]:
     """Return images as a tensor in [-1, 1] on the CPU, or raise an error.
 
     >>> read_images(np.zeros((8, 8, 3), dtype=np.uint8), channels=3).shape
@@ -69,13 +73,15 @@ def read_images(
 
     Args:
         images: Floats (batch, channel, height, width) in [-1, 1], or pictures of one size: of
-            Pillow, paths, or bytes, see :mod:`fcfg.support.images`.
+            Pillow, paths, or bytes, see :mod:`fcfg.support.images`. Series and volumes are floats
+            or bytes, (batch, channel, *size).
         channels: Number of channels of the network.
-        stride: Number that height and width must be divisible by.
-        size: Required height and width; any by default.
+        stride: Number that every side must be divisible by.
+        size: Required length of every side; any by default.
         fit: Format that pictures are made to fit; by default they must fit already.
+        dimensions: Number of axes beside the channels.
     """
-    pictures = _pictures_of(images)
+    pictures = _pictures_of(images) if dimensions == 2 else None
     if pictures is not None:
         rows = [_read_picture(each, row, channels, fit) for row, each in enumerate(pictures)]
         sizes = {row.shape[1:] for row in rows}
@@ -85,12 +91,41 @@ def read_images(
                 f"sizes {sorted(sizes)}" if sizes else "none",
                 "resize them to the model's size, or pass resize=True to a model",
             )
-        return _check_shape(images_from_bytes(np.stack(rows)), channels, stride, size)
+        return _check_shape(images_from_bytes(np.stack(rows)), channels, stride, size, 2)
     tensor = _from_numbers(images)
+    if isinstance(images, np.ndarray) and images.dtype == np.uint8:
+        tensor = images_from_bytes(tensor)
     check_pixels(tensor)
-    _check_shape(tensor, channels, stride, size)
+    _check_shape(tensor, channels, stride, size, dimensions)
     _check_range(tensor)
     return tensor
+
+
+def by_size(size: Iterable[int]) -> str:
+    """Write a size.
+
+    >>> by_size((8, 6))
+    '8 by 6'
+    """
+    return " by ".join(map(str, size))
+
+
+def pixel_axes(images: Tensor, first: int = 1) -> tuple[int, ...]:
+    """Return the axes of channels and pixels: all, from the first of them on.
+
+    >>> pixel_axes(torch.zeros(2, 3, 8, 8))
+    (1, 2, 3)
+    """
+    return tuple(range(first, images.ndim))
+
+
+def per_image(values: Shaped[Tensor, "batch"], images: Tensor) -> Tensor:
+    """Return one value for each image, or whatever is first, with axes of 1 for its pixels.
+
+    >>> per_image(torch.tensor([1.0, 2.0]), torch.zeros(2, 3, 8, 8)).shape
+    torch.Size([2, 1, 1, 1])
+    """
+    return values.view(-1, *[1] * (images.ndim - 1))
 
 
 def check_pixels(images: Tensor, subject: str = "images") -> None:
@@ -182,27 +217,30 @@ def _from_numbers(images: ImagesLike) -> Tensor:
         raise _refusal("numbers", short(images), "pass a float32 array or tensor") from error
 
 
-def _check_shape(images: Tensor, channels: int, stride: int, size: int | None) -> Tensor:
-    shape = tuple(images.shape)
-    if len(shape) != 4 or shape[1] != channels:
+def _check_shape(
+    images: Tensor, channels: int, stride: int, size: int | None, dimensions: int
+) -> Tensor:
+    shape, names = tuple(images.shape), DIMENSIONS[dimensions]
+    if len(shape) != 2 + dimensions or shape[1] != channels:
         raise _refusal(
-            f"shape (batch, {channels}, height, width)",
+            f"shape (batch, {channels}, {', '.join(names)})",
             f"shape {shape}",
             "put channels first, and add a batch axis to a single image",
         )
     if 0 in shape:
         raise _refusal("at least one image", f"shape {shape}", "pass some images")
-    if size is not None and shape[2:] != (size, size):
+    wanted = shape[2:] if size is None else (size,) * dimensions
+    if shape[2:] != wanted:
         raise _refusal(
-            f"{size} by {size} pixels, the size the model was trained at",
-            f"{shape[2]} by {shape[3]}",
+            f"{by_size(wanted)} pixels, the size the model was trained at",
+            by_size(shape[2:]),
             "resize them (with resize=True, a model does so to pictures), or pass any_size=True "
             "if the network takes it",
         )
-    if shape[2] % stride or shape[3] % stride:
+    if any(side % stride for side in shape[2:]):
         raise _refusal(
-            f"height and width divisible by {stride}",
-            f"{shape[2]} by {shape[3]}",
+            f"{' and '.join(names)} divisible by {stride}",
+            by_size(shape[2:]),
             "resize or pad the images; the network halves them that often",
         )
     return images
@@ -262,7 +300,7 @@ def data_url(png: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
-def image_keys(images: Float[Tensor, "batch channel height width"]) -> list[str]:
+def image_keys(images: Float[Tensor, "batch channel *size"]) -> list[str]:
     """Return a digest of the pixels of every image."""
     rows = images.to(torch.float32).numpy()
     return [hashlib.blake2b(row.tobytes(), digest_size=16).hexdigest() for row in rows]

@@ -48,7 +48,7 @@ def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
 class Batch:
     """The rows of a batch that belong to this process, on the device."""
 
-    images: Float[Tensor, "batch channel height width"]  #: in [-1, 1]
+    images: Float[Tensor, "batch channel *size"]  #: in [-1, 1]
     values: Float[Tensor, "batch values"]  #: encoded attributes
     factors: Float[Tensor, "batch factors"]  #: standardised; without columns if there are none
 

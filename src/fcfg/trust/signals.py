@@ -37,7 +37,7 @@ from fcfg.pipeline.batching import Batches, fetch
 from fcfg.pipeline.records import Counterfactual
 from fcfg.sampling import OnStep
 from fcfg.support.hashing import stream_seed
-from fcfg.support.images import ImagesLike, read_images
+from fcfg.support.images import ImagesLike, pixel_axes, read_images
 from fcfg.trust.reasons import not_reached
 
 _ROWS = 2 * len(LEVELS)  # network rows per image of the losses
@@ -81,7 +81,7 @@ def measure_trust(
         on_step: Callback invoked after every step of that prediction.
     """
     there, answers = pair.abduction, pair.images.nan_to_num()
-    factual = read_images(images, channels=pipeline.channels)
+    factual = read_images(images, channels=pipeline.channels, dimensions=pipeline.dimensions)
     denoiser = cast(Denoiser, pipeline.image_model)
     values = loss_signals(denoiser, answers, pair.attributes, batch_size)
     values["change"], rows = _distance(answers, factual), _ROWS
@@ -117,12 +117,12 @@ def measure_trust(
 
 
 def _distance(images: Tensor, others: Tensor) -> Float[Tensor, "batch"]:
-    return (images - others).abs().mean(dim=(1, 2, 3))
+    return (images - others).abs().mean(dim=pixel_axes(images))
 
 
 def denoising_loss(
     denoiser: Denoiser,
-    images: Float[Tensor, "batch channel height width"],
+    images: Float[Tensor, "batch channel *size"],
     attributes: Table,
     *,
     batch_size: int = 256,
@@ -159,7 +159,7 @@ def denoising_loss(
             signal, scale = (f(t).to(device, dtype) for f in (schedule.signal, schedule.noise))
             asked = signal * x + scale * eps, t.to(device).expand(len(x)), condition
             predicted = denoiser.noise(*asked)
-            losses.append((predicted - eps).square().mean(dim=(1, 2, 3)))
+            losses.append((predicted - eps).square().mean(dim=pixel_axes(x)))
         return fetch(torch.stack(losses, dim=1).unflatten(1, (-1, 2)).mean(dim=2).log())
 
     return torch.cat(batches.work(len(images), 1, work))
@@ -167,7 +167,7 @@ def denoising_loss(
 
 def loss_signals(
     denoiser: Denoiser,
-    images: Float[Tensor, "batch channel height width"],
+    images: Float[Tensor, "batch channel *size"],
     attributes: Table,
     batch_size: int,
 ) -> dict[str, Float[Tensor, "batch"]]:

@@ -55,10 +55,10 @@ class CompiledRows:
 
     def __call__(
         self,
-        x: Float[Tensor, "batch channel height width"],
+        x: Float[Tensor, "batch channel *size"],
         t: Int[Tensor, "batch"],
         c: Float[Tensor, "rows condition"],
-    ) -> Float[Tensor, "rows channel height width"]:
+    ) -> Float[Tensor, "rows channel *size"]:
         """Evaluate the network."""
         x, t = repeat_for_conditions(x, c), repeat_for_conditions(t, c)
         # Always the same memory layout: another one would be compiled again.

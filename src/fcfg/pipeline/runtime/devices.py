@@ -35,7 +35,7 @@ def own_gpu() -> int:
     return number
 
 
-def fitting_rows(denoiser: Denoiser, size: tuple[int, int]) -> int:
+def fitting_rows(denoiser: Denoiser, size: tuple[int, ...]) -> int:
     """Return the number of network rows that fill most of a GPU's memory; 256 on a CPU.
 
     Measure before compilation: a compiled network needs no more.
@@ -55,7 +55,7 @@ def rows_within(free: int, each: float) -> int:
 
 
 @torch.no_grad()
-def _measured(denoiser: Denoiser, size: tuple[int, int]) -> tuple[int, float]:
+def _measured(denoiser: Denoiser, size: tuple[int, ...]) -> tuple[int, float]:
     """Return the free bytes of the GPU, and the bytes that a row takes."""
     device, dtype = denoiser.device, denoiser.state_dtype
     x = torch.zeros(_TRIED, denoiser.channels, *size, device=device, dtype=dtype)

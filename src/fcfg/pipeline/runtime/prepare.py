@@ -61,7 +61,8 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> StepRecorder |
     torch.backends.cuda.matmul.allow_tf32 = execution.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = execution.precision == "tf32"
     network = denoiser.network
-    network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] # torch's overloads omit it
+    if denoiser.dimensions == 2:
+        network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] # torch's overloads omit it
     if isinstance(network, UNet):
         network.memory_format = torch.channels_last
     rounded = execution.precision == "bf16"
