@@ -242,7 +242,7 @@ def test_batches_do_not_matter_and_a_resumed_calibration_is_the_same(
     [
         ({"weights": (1.0,)}, "weights"),
         ({"weights": (2.0, 1.0)}, "weights"),
-        ({"weights": (-1.0, 1.0)}, "guidance contrast, weight"),
+        ({"weights": (-1.0, 1.0)}, "weights"),
         ({"guidance": Guidance.none()}, "guidance none"),
         ({"guidance": Guidance.fcfg(a=1, b=1)}, "guidance fcfg:a=1.0,b=1.0"),
         ({"guidance": Guidance.cfg(lambda share: 1 + share)}, "guidance 'cfg:<"),

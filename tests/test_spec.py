@@ -93,7 +93,10 @@ def test_type_checkers_know_every_option() -> None:
 
 WRONG = {
     "weight of 'all'": [
-        *(partial(Guidance.cfg, w) for w in (-1, float("nan"), float("inf"), True, "3", 10**400)),
+        *(
+            partial(Guidance.cfg, w)
+            for w in (-1e7, float("nan"), float("inf"), True, "3", 10**400)
+        ),
         lambda: Guidance.cfgpp(1.5),
     ],
     "weight of 'affected'": [lambda: Guidance.fcfgpp(affected=-0.1)],

@@ -362,7 +362,7 @@ def test_errors_are_announced_and_can_be_left(visit: Open) -> None:
     assert "expected" in alert.inner_text()
     page.get_by_role("button", name="Dismiss").click()
     alert.wait_for(state="hidden")
-    page.goto(f"{here.address}#{QUICK}&guidance=cfg:-1")
+    page.goto(f"{here.address}#{QUICK}&guidance=cfg:x")
     alert.wait_for()
     assert "cfg" in alert.inner_text()
     page.locator("#reset").evaluate("button => button.click()")

@@ -239,10 +239,10 @@ def checked_search(
         grid = [float(weight) for weight in weights]
     except ValueError:  # of the command line
         grid = []
-    if len(grid) < 2 or grid != sorted(set(grid)):
+    if len(grid) < 2 or grid[0] < 0 or grid != sorted(set(grid)):
         raise InputError(
             "weights",
-            expected="at least two numbers, ascending",
+            expected="at least two numbers, 0 or more, ascending",
             got=list(weights),
             do=f"{', '.join(map(str, WEIGHTS))} are the default",
         )

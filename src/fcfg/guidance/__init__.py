@@ -6,7 +6,7 @@ from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.contrast import Contrast
 from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
-from fcfg.guidance.rule import RULES, AbstractRule, register_rule
+from fcfg.guidance.rule import RULES, AbstractRule, register_rule, weighted_sum
 from fcfg.guidance.spec import Guidance, PathKind, WeightTable
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "PathKind",
     "WeightTable",
     "register_rule",
+    "weighted_sum",
 ]

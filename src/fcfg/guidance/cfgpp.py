@@ -43,8 +43,8 @@ class CFGPlusPlus(AbstractRule):
 
     name = "cfg++"
     smallest_weight, largest_weight = 0.0, 1.0
-    weight_range = "a λ from 0 to 1, between whose predictions it interpolates"
-    weight_advice = "0.02 is about as strong as CFG at 3.0"
+    weight_range = "a λ from 0 to 1"
+    weight_advice = "it interpolates; 0.02 is about as strong as CFG at 3.0"
     raw: bool = False
 
     def combine(
