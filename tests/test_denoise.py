@@ -164,7 +164,7 @@ def test_a_unet_tells_the_denoiser_its_channels_and_stride() -> None:
     assert (model.channels, model.stride) == (1, 2)
     narrow = AttributeEmbedder(binary_space(), width=8)
     for other, wrong in ((embedder, {"channels": 3}), (embedder, {"stride": 4}), (narrow, {})):
-        with refused("denoiser", "the values of its UNet, (1, 2, 96)"):
+        with refused("denoiser", "the values of its UNet, (1, 2, 96, 2)"):
             Denoiser(UNet(config), other, SCHEDULE, **wrong)
     with refused("denoiser, channels", "an integer", "got None"):
         Denoiser(nn.Identity(), embedder, SCHEDULE)
