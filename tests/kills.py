@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+
+import pytest
 
 
 def kill_again_and_again(
@@ -61,6 +64,22 @@ def kill_when_told(work: Callable[[Callable[[], object]], object], seconds: floa
     os.close(ear)
     time.sleep(seconds)
     return _kill(child) and bool(said)
+
+
+@contextmanager
+def ended_after(renames: int, error: BaseException | None = None) -> Generator[None]:
+    """Expect an error at the rename after some, each of which puts one file in place."""
+    rename, left, error = os.replace, iter(range(renames)), error or KeyboardInterrupt()
+
+    def failing(*paths: str) -> None:
+        if next(left, None) is None:
+            raise error
+        rename(*paths)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", failing)
+        with pytest.raises(type(error)):
+            yield
 
 
 def _fork(work: Callable[[], object]) -> int:

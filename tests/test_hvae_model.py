@@ -85,22 +85,13 @@ def test_the_rows_that_are_counted_are_evaluated() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    model, x = sick_hvae(), pictures(5)
-    abduction, action = model.abduct(x, VALUES), model.act(VALUES, {"site": "b"})
+    model, large = sick_hvae(), pictures(5, size=16)
     four = HVAE(HVAEConfig(**{**VAE.model_dump(), "parents": 4}))
-    large, backwards = pictures(5, size=16), {**VALUES, "age": VALUES["age"][::-1]}
-    three = {name: column[:3] for name, column in VALUES.items()}
-    others = [model.act(values, {"site": "b"}) for values in (backwards, three)]
     for subject, fragment, call in (
         ("model, network", "got 4", lambda: HVAEModel(four, model.scm)),
         ("model, network", "rivals.hvae.HVAE", lambda: HVAEModel(nn.Identity(), model.scm)),
         ("images", "8 by 8 pixels", lambda: model.abduct(large, VALUES)),
         ("images", "got 16 by 16", lambda: model.abduct(large, VALUES, any_size=True)),
-        ("keys", "5 integers or strings", lambda: model.abduct(x, VALUES, keys=["a"])),
-        ("batch_size", "from 1", lambda: model.predict(abduction, action, batch_size=0)),
-        ("action", "the result of model.act", lambda: model.predict(abduction, VALUES)),
-        ("action", "for the 5 images", lambda: model.predict(abduction, others[0])),
-        ("action", "for the 5 images", lambda: model.predict(abduction, others[1])),
         ("anchor", "no path to anchor", lambda: model.plan(["site"], anchor=True)),
     ):
         with refused(subject, fragment):

@@ -7,24 +7,20 @@ import copy
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.causal.attributes import AttributeSpace, Binary
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.networks import Judge, JudgeConfig
 from fcfg.judge import AttributeJudge
-from fcfg.rivals.hvae import HVAE, HVAEConfig, HVAEModel, HVAESetting, transfer_residual
+from fcfg.rivals.hvae import HVAE, HVAEConfig, transfer_residual
 from fcfg.rivals.hvae_objectives import (
     ConstrainedHVAE,
     CounterfactualObjective,
     FreeEnergyObjective,
     TrainingInterventions,
 )
-from fcfg.support.images import images_from_bytes, images_to_bytes
 from fcfg.training.feed import Batch
 from fcfg.training.objectives import AbstractObjective, Draws
+from tiny import randomised
 from tiny_rivals import SICK, pictures, sick_scm, sick_table
 
 SHAPE = (1, 4, 4)
@@ -37,7 +33,6 @@ CONFIG = HVAEConfig(
     widths=(16, 16),
     latent=4,
 )
-HALVES = AttributeSpace([Binary("left"), Binary("right")])
 
 
 def network(**changes: object) -> HVAE:
@@ -58,7 +53,8 @@ def sick_objective(*, soft: bool) -> CounterfactualObjective:
     subject = ConstrainedHVAE(network(parents=5), 4.0, damping=10.0)
     torch.manual_seed(1)
     factors = {"tone": (0.0, 1.0)}  # drawn images have some, and counterfactuals have none
-    judge = AttributeJudge(Judge(JudgeConfig(channels=1, outputs=6, width=4)), SICK, factors)
+    network_of_judge = randomised(Judge(JudgeConfig(channels=1, outputs=6, width=4)), 0.2)
+    judge = AttributeJudge(network_of_judge, SICK, factors)
     interventions = TrainingInterventions(sick_scm(), sick_table(300))
     return CounterfactualObjective(subject, judge, interventions, beta=2.0, soft=soft)
 
@@ -232,99 +228,3 @@ def test_another_subject_has_the_same_objective() -> None:
     objective.subject.bound.fill_(1.0)
     assert objective.advice({"validation_free_energy": 1.04}) is None
     assert "far above" in (objective.advice({"validation_free_energy": 1.06}) or "")
-
-
-def step(objective: AbstractObjective, optimiser: torch.optim.Optimizer, *loss_of: object) -> None:
-    optimiser.zero_grad()
-    objective(*loss_of).backward()
-    nn.utils.clip_grad_norm_(objective.subject.parameters(), 350)
-    optimiser.step()
-    objective.after_step()
-
-
-# A world of two halves, each bright or dark
-
-
-class HalvesNetwork(nn.Module):
-    """A judge that knows: its logits are the brightness of the halves."""
-
-    config = JudgeConfig(channels=1, outputs=2)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(2, 2)
-        self.head.weight.data = 10 * torch.eye(2)
-        self.head.bias.data.fill_(1.0)
-
-    def features(self, images: Tensor) -> Tensor:
-        return images.unflatten(3, (2, 2)).mean(dim=(1, 2, 4))
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.head(self.features(images))
-
-
-def halves(count: int, seed: int) -> tuple[Tensor, dict[str, np.ndarray]]:
-    generator = torch.Generator().manual_seed(seed)
-    bright = torch.randint(2, (count, 2), generator=generator)
-    x = 0.15 * torch.randn(count, *SHAPE, generator=generator) - 0.5
-    x += 0.8 * bright.repeat_interleave(2, dim=1)[:, None, None]
-    table = {name: bright[:, i].numpy() for i, name in enumerate(HALVES.names)}
-    return images_from_bytes(images_to_bytes(x)), HALVES.parse(table)
-
-
-JUDGE = AttributeJudge(HalvesNetwork(), HALVES)  # type: ignore[arg-type]
-HALVES_SCM = StructuralCausalModel(HALVES, CausalGraph({"left": [], "right": []}))
-IMAGES, TABLE = halves(512, seed=0)
-VALUES = torch.from_numpy(HALVES.encode(TABLE)).float()
-
-
-def half_batch(number: int, values: Tensor = VALUES) -> Batch:
-    rows = torch.randint(512, (32,), generator=torch.Generator().manual_seed(number))
-    return Batch(IMAGES[rows], values[rows], torch.zeros(32, 0))
-
-
-@torch.no_grad()
-def energy_of(model: HVAE) -> float:
-    objective = FreeEnergyObjective(model, beta=1.0)
-    batch = Batch(IMAGES, VALUES, torch.zeros(512, 0))
-    return objective(batch, draws_of(objective, 512)).item()
-
-
-def flipped(model: HVAE) -> float:
-    """Share of attributes that the judge reads as wanted, after a flip of one of them."""
-    images, table = halves(64, seed=1)
-    answers, right = HVAEModel(model, HALVES_SCM), []
-    for name in HALVES.names:
-        answer = answers.counterfactual(
-            images, table, {name: "flip"}, plan={"setting": HVAESetting(1.0)}
-        )
-        read = JUDGE.read(answer.images).attributes
-        right += [np.mean(read[other] == answer.attributes[other]) for other in HALVES.names]
-    return min(right)
-
-
-def test_fine_tuning_obeys_the_judge_and_meets_the_constraint() -> None:
-    """Of a network that learned to ignore the attributes, since they were shuffled."""
-    model = network()
-    objective = FreeEnergyObjective(model, beta=1.0)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.9))
-    shuffled = VALUES[torch.randperm(512, generator=torch.Generator().manual_seed(0))]
-    for number in range(50):
-        step(objective, optimiser, half_batch(number, shuffled), draws_of(objective, 32, number))
-    bound = energy_of(model)
-    assert bound < energy_of(network()) - 0.3
-    assert flipped(model) < 0.1
-    subject = ConstrainedHVAE(model, bound, damping=10.0)
-    interventions = TrainingInterventions(HALVES_SCM, TABLE)
-    objective = CounterfactualObjective(subject, JUDGE, interventions, beta=1.0, soft=True)
-    groups = [{"params": subject.network.parameters(), "lr": 5e-3, "weight_decay": 0.01}]
-    groups += [{"params": [subject.multiplier], "lr": 0.1, "maximize": True}]
-    optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.9), weight_decay=0.0)
-    multipliers = []
-    for number in range(90):
-        step(objective, optimiser, half_batch(number), draws_of(objective, 32, number))
-        multipliers.append(subject.multiplier.item())
-    assert min(multipliers) >= 0
-    assert max(multipliers) > 0
-    assert energy_of(subject.network) <= 1.02 * bound  # without the constraint it doubles
-    assert flipped(subject.network) > 0.9

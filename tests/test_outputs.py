@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from face_folder import faces
 from fake_results import make_results
 from fcfg.cli import main
 from fcfg.support.outputs import LIST, Outputs, make_folder
+from kills import ended_after
 from refusal import refused
 
 FILES = {"page.html": b"one", "figures/bar.svg": b"two"}
@@ -64,20 +64,12 @@ def test_a_list_that_is_none_makes_no_file_ours(tmp_path: Path, text: str) -> No
         ours(tmp_path).write({"a": b"one"})
 
 
-@pytest.mark.parametrize("deadly", range(1, 5))  # the list, two files, the list
-def test_whenever_writing_is_killed_it_can_be_done_again(tmp_path, monkeypatch, deadly) -> None:
-    new, rename, left = dict.fromkeys(FILES, b"new"), os.replace, iter(range(deadly - 1))
+@pytest.mark.parametrize("renames", range(4))  # the list, two files, the list
+def test_whenever_writing_is_killed_it_can_be_done_again(tmp_path: Path, renames: int) -> None:
+    new = dict.fromkeys(FILES, b"new")
     ours(tmp_path).write(FILES)
-
-    def killed(*arguments: str) -> None:
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        rename(*arguments)
-
-    monkeypatch.setattr(os, "replace", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with ended_after(renames):
         ours(tmp_path).write(new)
-    monkeypatch.undo()
     ours(tmp_path).check(FILES)
     ours(tmp_path).write(new)
     listed = json.loads((tmp_path / LIST).read_text())["files"]
