@@ -286,12 +286,9 @@ def attribute_from_config(name: str, config: Mapping[str, Any]) -> AbstractAttri
     try:
         return _KINDS[kind](name, **options)
     except TypeError as error:
-        raise InputError(
-            f"attribute '{name}'",
-            expected=f"the options of a {kind} attribute",
-            got=quoted(options),
-            do="give 'levels' to a categorical and 'low', 'high' to a continuous one",
-        ) from error
+        expected, got = f"the options of a {kind} attribute", quoted(options)
+        do = "give 'levels' to a categorical and 'low', 'high' to a continuous one"
+        raise InputError(f"attribute '{name}'", expected=expected, got=got, do=do) from error
 
 
 @dataclass(frozen=True)
@@ -319,12 +316,10 @@ class AttributeSpace:
             check_is("attribute space", attribute, AbstractAttribute, kinds)
         repeated = sorted({name for name in self.names if self.names.count(name) > 1})
         if repeated or not self.attributes:
-            raise InputError(
-                "attribute space",
-                expected="at least one attribute, every name once",
-                got=f"{quoted(repeated)} more than once" if repeated else "none",
-                do="name every attribute once",
-            )
+            expected = "at least one attribute, every name once"
+            got = f"{quoted(repeated)} more than once" if repeated else "none"
+            do = "name every attribute once"
+            raise InputError("attribute space", expected=expected, got=got, do=do)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -362,12 +357,9 @@ class AttributeSpace:
         self.check_known(columns)
         missing = [name for name in self.names if name not in columns]
         if missing:
-            raise InputError(
-                "attributes",
-                expected=f"columns for {quoted(self.names)}",
-                got=f"no column for {quoted(missing)}",
-                do="add the missing columns: the model was conditioned on them",
-            )
+            expected, got = f"columns for {quoted(self.names)}", f"no column for {quoted(missing)}"
+            do = "add the missing columns: the model was conditioned on them"
+            raise InputError("attributes", expected=expected, got=got, do=do)
         found = together(*(partial(a.parse, columns[a.name]) for a in self.attributes))
         parsed = dict(zip(self.names, found, strict=True))
         check_lengths(parsed, rows)

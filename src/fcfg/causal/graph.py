@@ -88,12 +88,8 @@ class CausalGraph(_Lists):
         graph.add_edges_from((p, node) for node, causes in self._lists.items() for p in causes)
         if not nx.is_directed_acyclic_graph(graph):
             cycle = [edge[0] for edge in nx.find_cycle(graph)]
-            raise InputError(
-                "causal graph",
-                expected="no cycle",
-                got=f"the cycle {' -> '.join([*cycle, cycle[0]])}",
-                do="remove one of its edges",
-            )
+            got, do = f"the cycle {' -> '.join([*cycle, cycle[0]])}", "remove one of its edges"
+            raise InputError("causal graph", expected="no cycle", got=got, do=do)
         self._graph = nx.freeze(graph)
 
     @property
@@ -189,12 +185,10 @@ class Partition(_Lists):
         missing = [name for name in names if name not in members]
         unknown = sorted(members - set(names))
         if missing or unknown:
-            raise InputError(
-                "partition",
-                expected=f"groups that cover exactly {quoted(names)}",
-                got=complaint(("no group for", missing), ("the unknown", unknown)),
-                do=nearest(unknown[0], names) if unknown else "put every attribute in one group",
-            )
+            expected = f"groups that cover exactly {quoted(names)}"
+            got = complaint(("no group for", missing), ("the unknown", unknown))
+            do = nearest(unknown[0], names) if unknown else "put every attribute in one group"
+            raise InputError("partition", expected=expected, got=got, do=do)
 
     def mask(self, names: Iterable[str]) -> list[list[bool]]:
         r"""Return the factors :math:`\delta_i^{(m)}` of the masked embedding, (groups, names)."""
@@ -218,9 +212,6 @@ def _names(subject: str, names: Iterable[str]) -> tuple[str, ...]:
 def check_graph(space: AttributeSpace, graph: CausalGraph) -> None:
     """Refuse a graph whose nodes are not exactly the attributes of a space."""
     if set(space.names) != set(graph.nodes):
-        raise InputError(
-            "causal graph",
-            expected=f"exactly the attributes {list(space.names)} as nodes",
-            got=list(graph.nodes),
-            do="add missing attributes with [] as their parents, remove the rest",
-        )
+        expected = f"exactly the attributes {list(space.names)} as nodes"
+        do = "add missing attributes with [] as their parents, remove the rest"
+        raise InputError("causal graph", expected=expected, got=list(graph.nodes), do=do)

@@ -46,12 +46,8 @@ def intervened(attribute: AbstractAttribute, value: Intervention, factual: Colum
     if np.ndim(value) == 0:
         column = np.repeat(column, len(factual))
     if len(column) != len(factual):
-        raise InputError(
-            subject,
-            expected=f"one value or {len(factual)}",
-            got=len(column),
-            do="give one value for each row",
-        )
+        do = "give one value for each row"
+        raise InputError(subject, expected=f"one value or {len(factual)}", got=len(column), do=do)
     return column
 
 
@@ -83,12 +79,9 @@ def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
     if operator in ("", "="):
         return number
     if operator == "-" and not is_share and attribute.low < 0:
-        raise InputError(
-            f"intervention on '{attribute.name}'",
-            expected=f"'={word}' for the value {word}, or '-={amount}' for a decrease",
-            got=f"'{word}', which could mean either",
-            do="write one of them",
-        )
+        expected = f"'={word}' for the value {word}, or '-={amount}' for a decrease"
+        got, do = f"'{word}', which could mean either", "write one of them"
+        raise InputError(f"intervention on '{attribute.name}'", expected=expected, got=got, do=do)
     change = -number if operator.startswith("-") else number
     if operator == "*":
         return lambda column: column * number

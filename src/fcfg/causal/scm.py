@@ -192,12 +192,9 @@ class StructuralCausalModel(nn.Module):
         affected = self.graph.affected(do)
         missing = affected - set(do) - set(noise)
         if missing:
-            raise InputError(
-                "noise",
-                expected=f"the noise of the descendants of {list(do)}",
-                got=f"none for {sorted(missing)}",
-                do="abduct it first",
-            )
+            expected = f"the noise of the descendants of {list(do)}"
+            got = f"none for {sorted(missing)}"
+            raise InputError("noise", expected=expected, got=got, do="abduct it first")
         factual = self.space.parse(table)
         result = dict(factual)
         for node in self.graph.order:
@@ -212,12 +209,10 @@ class StructuralCausalModel(nn.Module):
     def _mechanism(self, node: str) -> AbstractMechanism:
         fitted, wanted = self.fitted_parents.get(node), self.graph.parents[node]
         if fitted != wanted:
-            raise InputError(
-                f"mechanism of '{node}'",
-                expected=f"one fitted on its parents {list(wanted)}",
-                got="none" if fitted is None else f"one fitted on {list(fitted)}",
-                do="fit the structural causal model on this graph",
-            )
+            expected = f"one fitted on its parents {list(wanted)}"
+            got = "none" if fitted is None else f"one fitted on {list(fitted)}"
+            do = "fit the structural causal model on this graph"
+            raise InputError(f"mechanism of '{node}'", expected=expected, got=got, do=do)
         return cast(AbstractMechanism, self.mechanisms[_key(node)])
 
     def _context(self, node: str, table: Mapping[str, Column]) -> Float64[Tensor, "batch context"]:
@@ -240,12 +235,8 @@ def checked_keys(keys: Keys | None, rows: int) -> list[int | str]:
     listed: list[Any] = [] if isinstance(keys, str | bytes) else list(keys)
     legal = [isinstance(k, str | Integral) and not isinstance(k, bool) for k in listed]
     if len(listed) != rows or not all(legal):
-        raise InputError(
-            "keys",
-            expected=f"{rows} integers or strings, one for each row",
-            got=short(keys),
-            do="use file names or identities",
-        )
+        expected, got = f"{rows} integers or strings, one for each row", short(keys)
+        raise InputError("keys", expected=expected, got=got, do="use file names or identities")
     return listed
 
 

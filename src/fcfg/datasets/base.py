@@ -174,12 +174,9 @@ def split_by_group(groups: Sequence[str], fractions: Fractions, seed: int) -> li
     ['test', 'val', 'test', 'train']
     """
     if min(fractions[:2]) <= 0 or fractions[2] < 0 or abs(sum(fractions) - 1) > 1e-6:
-        raise InputError(
-            "data, fractions",
-            expected="three numbers that sum to 1, the first two above 0",
-            got=f"{fractions}",
-            do="(0.8, 0.1, 0.1) is the default",
-        )
+        expected = "three numbers that sum to 1, the first two above 0"
+        do = "(0.8, 0.1, 0.1) is the default"
+        raise InputError("data, fractions", expected=expected, got=f"{fractions}", do=do)
 
     unique = sorted(set(groups), key=lambda group: hex_digest(f"{seed}:{group}"))
     val, test = (max(1, round(f * len(unique))) if f > 0 else 0 for f in fractions[1:])
@@ -199,10 +196,7 @@ def split_by_group(groups: Sequence[str], fractions: Fractions, seed: int) -> li
 def existing_folder(path: Path | None) -> Path:
     """Return the folder of a data set, or refuse a path that is not one."""
     if path is None or not os.path.isdir(path):
-        raise InputError(
-            "data, path",
-            expected="a folder that exists",
-            got="none" if path is None else f"'{path}'",
-            do="give the folder of the data set: --data DIR, or 'path' of the section data",
-        )
+        got = "none" if path is None else f"'{path}'"
+        do = "give the folder of the data set: --data DIR, or 'path' of the section data"
+        raise InputError("data, path", expected="a folder that exists", got=got, do=do)
     return path

@@ -42,12 +42,8 @@ def find_file(root: Path, candidates: Sequence[str], source: str) -> Path:
     for candidate in candidates:
         if (root / candidate).exists():
             return root / candidate
-    raise InputError(
-        f"data in {root}",
-        expected=" or ".join(f"'{candidate}'" for candidate in candidates),
-        got="no such file",
-        do=f"get it from {source}",
-    )
+    expected, got = " or ".join(f"'{candidate}'" for candidate in candidates), "no such file"
+    raise InputError(f"data in {root}", expected=expected, got=got, do=f"get it from {source}")
 
 
 @dataclass(frozen=True)

@@ -72,12 +72,8 @@ def cache_folder(root: Path, folder: Path | None = None) -> Path:
                 return candidate
         except OSError:
             continue
-    raise InputError(
-        "data, cache",
-        expected="a folder that can be written",
-        got=f"'{folder or home}'",
-        do="give another folder as 'cache'",
-    )
+    got, do = f"'{folder or home}'", "give another folder as 'cache'"
+    raise InputError("data, cache", expected="a folder that can be written", got=got, do=do)
 
 
 def _key(listing: Listing, pixels: Pixels) -> str:
@@ -186,12 +182,9 @@ class AbstractDiskData(AbstractData, frozen=True):
         if bad:
             first = f"{listed(list(bad))} (the first: {next(iter(bad.values()))})"
             if not skip_bad or len(bad) == len(names):
-                raise InputError(
-                    f"images in {listing.root}",
-                    expected=f"{total} that can be read",
-                    got=f"{len(bad)} that cannot: {first}",
-                    do="repair or remove them, or skip them with --skip-bad (skip_bad=True)",
-                )
+                expected, got = f"{total} that can be read", f"{len(bad)} that cannot: {first}"
+                do = "repair or remove them, or skip them with --skip-bad (skip_bad=True)"
+                raise InputError(f"images in {listing.root}", expected=expected, got=got, do=do)
             what = f"{len(bad)} of {total} in {listing.root} cannot be read and are skipped"
             warnings.warn(f"{what}: {first}", stacklevel=2)
             listing = replace(listing, cases=[case for case in cases if case.name not in bad])

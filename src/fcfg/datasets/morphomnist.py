@@ -86,10 +86,7 @@ def _read_arrays(path: Path) -> Mapping[str, NDArray[Any]]:
             if array.shape != wanted or (kind == "x" and array.dtype != np.uint8):
                 raise ValueError(f"{name} of {array.dtype} {array.shape}")
     except Exception as error:  # NumPy and zlib raise many kinds for broken files
-        raise InputError(
-            str(path),
-            expected=f"images x_train and x_test of {_SIDE} by {_SIDE} bytes, and their labels",
-            got=" ".join(str(error).strip("\"'").split())[:120],
-            do=f"get it from {_SOURCE}",
-        ) from error
+        expected = f"images x_train and x_test of {_SIDE} by {_SIDE} bytes, and their labels"
+        got, do = " ".join(str(error).strip("\"'").split())[:120], f"get it from {_SOURCE}"
+        raise InputError(str(path), expected=expected, got=got, do=do) from error
     return arrays

@@ -74,12 +74,8 @@ def macro_auroc(
     """
     columns = np.asarray(scores, dtype=np.float64)
     if columns.ndim != 2 or columns.shape[1] < 2:
-        raise InputError(
-            "scores",
-            expected="shape (n, levels), at least two levels",
-            got=f"shape {columns.shape}",
-            do="use auroc for one column",
-        )
+        expected, do = "shape (n, levels), at least two levels", "use auroc for one column"
+        raise InputError("scores", expected=expected, got=f"shape {columns.shape}", do=do)
     label = _check_labels(labels, columns.shape[1], bootstrap, few)
     for column in columns.T:
         check_column("scores", column, bootstrap)
@@ -97,12 +93,9 @@ def _check_labels(
 ) -> NDArray[np.float64]:
     """Return labels of at least two levels, or refuse them, or too few images."""
     if bootstrap.n < MIN_IMAGES and not few:
-        raise InputError(
-            "AUROC",
-            expected=f"at least {MIN_IMAGES} images",
-            got=f"{bootstrap.n}: too few images for a metric",
-            do="evaluate more images, or pass few=True",
-        )
+        got = f"{bootstrap.n}: too few images for a metric"
+        do = "evaluate more images, or pass few=True"
+        raise InputError("AUROC", expected=f"at least {MIN_IMAGES} images", got=got, do=do)
     label = check_column("labels", labels, bootstrap)
     found = np.unique(label).tolist()
     if len(found) < 2 or not set(found) <= set(range(levels)):

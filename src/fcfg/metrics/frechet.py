@@ -49,12 +49,8 @@ def frechet_distance(features: ArrayLike, others: ArrayLike) -> float:
         _moments(name, rows) for name, rows in (("features", features), ("others", others))
     )
     if len(mu) != len(nu):
-        raise InputError(
-            "features",
-            expected="equally many features on both sides",
-            got=f"{len(mu)} and {len(nu)}",
-            do="compute both with one network",
-        )
+        expected, do = "equally many features on both sides", "compute both with one network"
+        raise InputError("features", expected=expected, got=f"{len(mu)} and {len(nu)}", do=do)
     overlap = np.linalg.svd(x @ y.T, compute_uv=False).sum()
     spread = (x**2).sum() + (y**2).sum() - 2 * overlap
     return float(((mu - nu) ** 2).sum() + max(spread, 0.0))
@@ -64,12 +60,9 @@ def _moments(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], NDArray[n
     """Mean, and a factor of the covariance."""
     features = np.asarray(rows, dtype=np.float64)
     if features.ndim != 2 or len(features) < 2 or not np.isfinite(features).all():
-        raise InputError(
-            name,
-            expected="finite numbers, one row for each of at least 2 images",
-            got=short(features),
-            do="use more images, at least hundreds; 10,000 are customary",
-        )
+        expected = "finite numbers, one row for each of at least 2 images"
+        do = "use more images, at least hundreds; 10,000 are customary"
+        raise InputError(name, expected=expected, got=short(features), do=do)
     mean = features.mean(axis=0)
     factor = np.linalg.qr(features - mean, mode="r")
     return mean, cast(NDArray[np.float64], factor) / np.sqrt(len(features) - 1)
@@ -105,12 +98,8 @@ class Inception(nn.Module):
         check_integer("batch_size", batch_size, 1, 10**9, do="64 is the default")
         x = check_images("images", images)
         if x.shape[1] not in (1, 3):
-            raise InputError(
-                "images",
-                expected="1 or 3 channels",
-                got=f"{x.shape[1]}",
-                do="choose the channels to compare",
-            )
+            do = "choose the channels to compare"
+            raise InputError("images", expected="1 or 3 channels", got=f"{x.shape[1]}", do=do)
         device = next(self.network.parameters()).device
         pieces = [self.network(_prepared(piece.to(device))) for piece in x.split(batch_size)]
         return torch.cat(pieces).double().cpu().numpy()

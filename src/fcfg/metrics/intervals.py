@@ -104,12 +104,8 @@ class Estimate:
         check_is("difference", other, Estimate, "an Estimate on both sides")
         ours, theirs = (f"{len(e.replicates)} draws of {e.n} images" for e in (self, other))
         if ours != theirs:
-            raise InputError(
-                "difference",
-                expected="two estimates of one bootstrap",
-                got=f"{ours} and {theirs}",
-                do="estimate both on the same images",
-            )
+            expected, do = "two estimates of one bootstrap", "estimate both on the same images"
+            raise InputError("difference", expected=expected, got=f"{ours} and {theirs}", do=do)
         return Estimate(self.value - other.value, self.replicates - other.replicates, self.n)
 
     def scaled(self, factor: float) -> Estimate:
@@ -139,12 +135,10 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, bootstrap: Bootstrap) 
     over = check_column("values", numerators, bootstrap)
     under = check_column("denominators", denominators, bootstrap)
     if under.min() < 0 or under.sum() == 0:
-        raise InputError(
-            "denominators",
-            expected="numbers of at least 0, not all of them 0",
-            got=f"{under.min():g} to {under.max():g}",
-            do="a ratio of nothing has no value; leave it out",
-        )
+        expected = "numbers of at least 0, not all of them 0"
+        got = f"{under.min():g} to {under.max():g}"
+        do = "a ratio of nothing has no value; leave it out"
+        raise InputError("denominators", expected=expected, got=got, do=do)
     with np.errstate(invalid="ignore"):  # a resample of zeros only is NaN, and ignored
         replicates = (bootstrap.counts @ over) / (bootstrap.counts @ under)
     return Estimate(float(over.sum() / under.sum()), replicates, bootstrap.n)
@@ -154,12 +148,9 @@ def check_column(name: str, values: ArrayLike, bootstrap: Bootstrap) -> NDArray[
     """Return finite numbers, one for each image of a bootstrap, or refuse them."""
     column = np.asarray(values, dtype=np.float64)
     if column.shape != (bootstrap.n,):
-        raise InputError(
-            name,
-            expected=f"one number for each of {bootstrap.n} images",
-            got=f"shape {column.shape}",
-            do="make the bootstrap of the same images",
-        )
+        expected = f"one number for each of {bootstrap.n} images"
+        do = "make the bootstrap of the same images"
+        raise InputError(name, expected=expected, got=f"shape {column.shape}", do=do)
     if not np.isfinite(column).all():
         raise InputError(
             name,

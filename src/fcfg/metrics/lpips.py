@@ -102,12 +102,10 @@ class LPIPS(nn.Module):
     def _scaled(self, images: Tensor) -> Float[Tensor, "n 3 height width"]:
         _, channels, height, width = images.shape
         if channels not in (1, 3) or min(height, width) < SMALLEST:
-            raise InputError(
-                "LPIPS, images",
-                expected=f"1 or 3 channels, at least {SMALLEST} by {SMALLEST} pixels",
-                got=f"shape {tuple(images.shape)}",
-                do="smaller images have no LPIPS; use the mean absolute error",
-            )
+            expected = f"1 or 3 channels, at least {SMALLEST} by {SMALLEST} pixels"
+            got = f"shape {tuple(images.shape)}"
+            do = "smaller images have no LPIPS; use the mean absolute error"
+            raise InputError("LPIPS, images", expected=expected, got=got, do=do)
         rgb = images.to(self.shift).expand(-1, 3, -1, -1)
         return (rgb - self.shift) / self.scale
 

@@ -51,12 +51,10 @@ def minimality(
     values, requested = np.asarray(own), np.asarray(wanted)
     is_legal = x.ndim == 2 and x.shape == y.shape and values.shape[:1] == (len(x),)
     if not is_legal or values.shape != requested.shape or not np.isfinite([x, y]).all():
-        raise InputError(
-            "minimality",
-            expected="finite features of shape (n, d), and n values, before and after",
-            got=f"shapes {x.shape}, {y.shape}, {values.shape}, {requested.shape}",
-            do="give features and values of the same images, one row each",
-        )
+        expected = "finite features of shape (n, d), and n values, before and after"
+        got = f"shapes {x.shape}, {y.shape}, {values.shape}, {requested.shape}"
+        do = "give features and values of the same images, one row each"
+        raise InputError("minimality", expected=expected, got=got, do=do)
     values, requested = (column.reshape(len(x), -1) for column in (values, requested))
     points, moved = torch.from_numpy(x), np.abs(x - y).sum(axis=1)[:, None]
     found = np.empty(len(x))

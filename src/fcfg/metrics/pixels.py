@@ -84,12 +84,8 @@ def check_alike(**images: Tensor) -> list[Float[Tensor, "n channel *size"]]:
     tensors = [check_images(name, tensor) for name, tensor in images.items()]
     shapes = [tuple(tensor.shape) for tensor in tensors]
     if len(set(shapes)) > 1:
-        raise InputError(
-            " and ".join(images),
-            expected="images of one shape",
-            got=" and ".join(map(str, shapes)),
-            do="compare images one by one, all of the same size",
-        )
+        got, do = " and ".join(map(str, shapes)), "compare images one by one, all of the same size"
+        raise InputError(" and ".join(images), expected="images of one shape", got=got, do=do)
     return [tensor.to(tensors[0].device) for tensor in tensors]
 
 
@@ -98,12 +94,9 @@ def check_images(name: str, images: Tensor) -> Float[Tensor, "n channel *size"]:
     check_is(name, images, Tensor, "a tensor of images")
     check_pixels(images, name)
     if images.ndim - 2 not in DIMENSIONS or 0 in images.shape:
-        raise InputError(
-            name,
-            expected="shape (n, channel, height, width), at least one image, series or volume",
-            got=f"shape {tuple(images.shape)}",
-            do="add a batch axis to a single image",
-        )
+        expected = "shape (n, channel, height, width), at least one image, series or volume"
+        do = "add a batch axis to a single image"
+        raise InputError(name, expected=expected, got=f"shape {tuple(images.shape)}", do=do)
     low, high = (cast(float, x.item()) for x in images.detach().aminmax())
     if not (low >= -1 - 1e-4 and high <= 1 + 1e-4):  # also true of NaN
         raise InputError(

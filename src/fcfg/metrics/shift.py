@@ -85,12 +85,8 @@ def directions(
     if kind == "binary":
         return 2 * column - 1
     if factual is None:
-        raise InputError(
-            "directions of a continuous attribute",
-            expected="its factual column",
-            got="None",
-            do="pass factual=",
-        )
+        expected, got, do = "its factual column", "None", "pass factual="
+        raise InputError("directions of a continuous attribute", expected=expected, got=got, do=do)
     return np.sign(column - np.asarray(factual, dtype=np.float64).mean())
 
 

@@ -70,9 +70,6 @@ def read_weights(
         return read(BytesIO(data)), hashlib.sha256(data).hexdigest()
     except Exception as error:  # torch raises many kinds for broken files
         reason = error.strerror if isinstance(error, OSError) else None
-        raise InputError(
-            f"{name} weights {path}",
-            expected=expected,
-            got=reason or f"another file ({type(error).__name__})",
-            do="check the path, and fetch the file again if it is broken",
-        ) from error
+        got = reason or f"another file ({type(error).__name__})"
+        do = "check the path, and fetch the file again if it is broken"
+        raise InputError(f"{name} weights {path}", expected=expected, got=got, do=do) from error

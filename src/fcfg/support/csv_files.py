@@ -26,12 +26,10 @@ def read_columns(path: Path, wanted: Iterable[str] | None = None) -> dict[str, l
         with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
             return _columns(path, _rows(path, file), wanted)
     except (csv.Error, UnicodeDecodeError, EOFError, OSError) as error:
-        raise InputError(
-            str(path),
-            expected="a comma-separated table in UTF-8 that can be read",
-            got=getattr(error, "strerror", None) or f"{error}",
-            do="save or download it again" if os.path.isfile(path) else "check the path",
-        ) from error
+        expected = "a comma-separated table in UTF-8 that can be read"
+        got = getattr(error, "strerror", None) or f"{error}"
+        do = "save or download it again" if os.path.isfile(path) else "check the path"
+        raise InputError(str(path), expected=expected, got=got, do=do) from error
 
 
 def check_columns(where: str, wanted: Iterable[str], columns: Collection[str]) -> None:
@@ -76,12 +74,8 @@ def _columns(
         if not row:  # an empty line, as editors leave at the end
             continue
         if len(row) != len(header):
-            raise InputError(
-                f"{path}, line {line}",
-                expected=f"{len(header)} values",
-                got=f"{len(row)}",
-                do="quote values that contain commas",
-            )
+            expected, do = f"{len(header)} values", "quote values that contain commas"
+            raise InputError(f"{path}, line {line}", expected=expected, got=f"{len(row)}", do=do)
         cells += len(columns)
         if cells > _CELLS:
             raise _too_large(path, f"at most {_CELLS:,} values", f"more, after {line:,} lines")

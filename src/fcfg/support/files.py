@@ -90,12 +90,9 @@ def single_writer(folder: Path, name: str = "lock", *, wait: bool = False) -> Ge
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             holder = path.read_text("utf-8").strip() or "another process"
-            raise InputError(
-                f"run {folder}",
-                expected="a folder that no other process is writing to",
-                got=f"one held by {holder}",
-                do="wait for it, stop it, or choose another --out",
-            ) from error
+            expected, got = "a folder that no other process is writing to", f"one held by {holder}"
+            do = "wait for it, stop it, or choose another --out"
+            raise InputError(f"run {folder}", expected=expected, got=got, do=do) from error
         os.ftruncate(handle, 0)
         os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
         yield

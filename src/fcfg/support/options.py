@@ -55,12 +55,9 @@ def check_registrable(
     name, subject = getattr(made, "name", None), f"{kind} {made.__name__}"
     legal = isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9+_-]*", name)
     if not legal or name in taken:
-        raise InputError(
-            subject,
-            expected="a name of small letters, digits, +, - and _ that is not taken",
-            got=short(name),
-            do=f"set another one in the class than {quoted(sorted(taken))}",
-        )
+        expected = "a name of small letters, digits, +, - and _ that is not taken"
+        do = f"set another one in the class than {quoted(sorted(taken))}"
+        raise InputError(subject, expected=expected, got=short(name), do=do)
     options, is_dataclass = fields(made), "__dataclass_fields__" in vars(made)
     illegal = [o.name for o in options if not isinstance(o.default, bool | int | float)]
     illegal += [o.name for o in options if o.name in reserved] + [o.name for o in options[most:]]

@@ -191,12 +191,8 @@ def pydicom() -> ModuleType:
     try:
         import pydicom as module
     except ImportError as error:
-        raise InputError(
-            "DICOM images",
-            expected="the package pydicom",
-            got="none installed",
-            do="run: pip install 'fcfg[medical]'",
-        ) from error
+        got, do = "none installed", "run: pip install 'fcfg[medical]'"
+        raise InputError("DICOM images", expected="the package pydicom", got=got, do=do) from error
     return module
 
 

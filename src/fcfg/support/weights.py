@@ -14,9 +14,6 @@ def check_finite(subject: str, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         # The extremes are NaN if any number is; ten times as fast as isfinite of each.
         if tensor.numel() and not all(bool(end.isfinite()) for end in tensor.aminmax()):
-            raise InputError(
-                subject,
-                expected="finite numbers",
-                got=f"NaN or infinity in '{name}'",
-                do="take another copy of the file, or look for a training that diverged",
-            )
+            got = f"NaN or infinity in '{name}'"
+            do = "take another copy of the file, or look for a training that diverged"
+            raise InputError(subject, expected="finite numbers", got=got, do=do)

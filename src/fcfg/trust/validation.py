@@ -127,12 +127,8 @@ def trust_thresholds(
             limits[signal] = limit
     broken = [name for name, limit in limits.items() if not math.isfinite(limit)]
     if broken:
-        raise InputError(
-            "thresholds of trust",
-            expected="signals of finite size",
-            got=f"NaN or infinity for {quoted(broken)}",
-            do="take more steps or smaller weights",
-        )
+        got, do = f"NaN or infinity for {quoted(broken)}", "take more steps or smaller weights"
+        raise InputError("thresholds of trust", expected="signals of finite size", got=got, do=do)
     ranges = signal_ranges(space)  # a limit beyond the largest value is like that value
     return Thresholds(
         model=Thresholds.digest(denoiser, pipeline.judge),

@@ -38,12 +38,9 @@ class PortraitsData(AbstractData, frozen=True):
     @classmethod
     def _is_for_training(cls, seed: int) -> int:
         if not 0 <= seed < VALIDATION_SEED:
-            raise InputError(
-                "data, seed",
-                expected=f"an integer from 0 to {VALIDATION_SEED - 1}",
-                got=seed,
-                do="use a smaller one: larger ones are for validation and evaluation",
-            )
+            expected = f"an integer from 0 to {VALIDATION_SEED - 1}"
+            do = "use a smaller one: larger ones are for validation and evaluation"
+            raise InputError("data, seed", expected=expected, got=seed, do=do)
         return seed
 
     def load(
