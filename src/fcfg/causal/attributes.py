@@ -301,9 +301,6 @@ class AttributeSpace:
     >>> space = AttributeSpace([Binary("smiling"), Continuous("age", 20, 80)])
     >>> space.parse({"age": [20, 65], "smiling": [1, 0]})
     {'smiling': array([1, 0]), 'age': array([20., 65.])}
-
-    Args:
-        attributes: Attributes with different names.
     """
 
     attributes: Sequence[AbstractAttribute]

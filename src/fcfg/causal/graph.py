@@ -124,9 +124,6 @@ class Partition(_Lists):
     ('demography', 'disease')
 
     A group may be empty; it then has no effect and no cost.
-
-    Args:
-        groups: Attributes of every group.
     """
 
     def __init__(self, groups: Mapping[str, Iterable[str]]) -> None:

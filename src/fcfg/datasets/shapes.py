@@ -55,13 +55,7 @@ def sample(count: int, seed: int = 0) -> list[Shape]:
 
 
 def write_shapes(folder: str | os.PathLike[str], count: int = 1000, seed: int = 0) -> Path:
-    """Write pictures and ``metadata.csv`` in the layout of :mod:`fcfg.datasets.folder`.
-
-    Args:
-        folder: Folder to write; it must be new or empty.
-        count: Number of pictures.
-        seed: Seed for attributes and positions.
-    """
+    """Write pictures and ``metadata.csv`` to a new or empty folder, see :func:`sample`."""
     path, shapes = Path(folder), sample(count, seed)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         expected, do = "a folder that does not exist, or is empty", "choose another name"

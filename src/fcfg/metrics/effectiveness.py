@@ -41,13 +41,7 @@ def auroc(
 def auroc_of_rows(
     scores: NDArray[np.float64], is_one: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """AUROC for each row of weights of the images; NaN where a row has a single class.
-
-    Args:
-        scores: Scores that rise with the probability of label 1, (n,).
-        is_one: Whether the label is 1, (n,).
-        weights: Number of times that each image counts, (rows, n).
-    """
+    """AUROC for each row of weights of the images, (rows, n); NaN where it has a single class."""
     of_image = weights.T  # one image a row, as resamples are laid out: whole rows are fast to pick
     one, zero = np.flatnonzero(is_one), np.flatnonzero(~is_one)
     zero = zero[np.argsort(scores[zero], kind="stable")]

@@ -27,14 +27,9 @@ class Bootstrap:
 
     >>> Bootstrap(3, resamples=2).counts.sum(axis=1)
     array([3., 3.])
-
-    Args:
-        n: Number of images.
-        resamples: Number of resamples.
-        seed: Seed for resampling.
     """
 
-    n: int
+    n: int  #: number of images
     _: KW_ONLY
     resamples: int = 2000
     seed: int = 0

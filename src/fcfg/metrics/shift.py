@@ -72,11 +72,6 @@ def directions(
     ``categorical``  1; the score is that of the level, see :func:`level_scores`
     ``continuous``   the sign of the value minus the mean of the factual column
     ===============  =============================================================
-
-    Args:
-        kind: Kind of the attribute.
-        values: Counterfactual values, (n,).
-        factual: Factual values, for a continuous attribute.
     """
     check_among("attribute kind", kind, ("binary", "categorical", "continuous"))
     if kind == "categorical":

@@ -65,13 +65,7 @@ def reasons(
     """Return why an image should not be believed: each kind of signal above its limit, once.
 
     A picture that is not reproduced when nothing is asked is doubted without a limit, if the error
-    is plain to see and more than half of the change.
-
-    Args:
-        signals: Signals of the image, see :mod:`fcfg.trust.signals`; None if not finite.
-        limits: The largest ordinary values.
-        factual: Factual attributes of the image.
-        counterfactual: Its counterfactual attributes.
+    is plain to see and more than half of the change. Signals that are not finite are None.
     """
     plain = max(2 * SMALL_ERROR, (signals.get("change") or 0.0) / 2)
     limits = {**limits, "composition": min(plain, limits.get("composition", plain))}
@@ -89,14 +83,8 @@ def not_reached(
 ) -> list[dict[str, str]]:
     """Return the asked values that a judge does not read: for each image, words by attribute.
 
-    An image has ``{"effusion": "reads 3 %, asked yes"}``, or nothing.
-
-    Args:
-        model: The model.
-        factual: Attributes of the pictures.
-        action: Attributes of the answers.
-        before: Reading of the pictures; nothing is claimed without a judge.
-        after: Reading of the answers.
+    An image has ``{"effusion": "reads 3 %, asked yes"}``, or nothing. Without readings of the
+    pictures (``before``) and of the answers (``after``), nothing is claimed.
     """
     found: list[dict[str, str]] = [{} for _ in action.attributes[model.space.names[0]]]
     if before is None or after is None:
