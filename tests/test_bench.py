@@ -81,8 +81,20 @@ def test_what_diffusers_cannot_run_says_why(
 ) -> None:
     assert diffusers_obstacle(Workload.of(model, 1, 8)) == ""
     assert diffusers_obstacle(Workload.of(model, 1, 7)) == "needs --steps that divide 1000"
-    monkeypatch.setitem(sys.modules, "diffusers", None)
-    assert "pip install diffusers" in diffusers_obstacle(Workload.of(model, 1, 8))
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "diffusers", None)
+        assert "pip install diffusers" in diffusers_obstacle(Workload.of(model, 1, 8))
+    model.denoiser.schedule = fcfg.NoiseSchedule("flow")
+    assert "noises" in diffusers_obstacle(Workload.of(model, 1, 8))
+
+
+def test_the_plain_loop_of_a_flow_is_that_of_euler(model: fcfg.CounterfactualPipeline) -> None:
+    model.denoiser.schedule = fcfg.NoiseSchedule("flow", shift=2.0)
+    model.denoiser.parameterisation = "flow"
+    work = Workload.of(model, 2, STEPS)
+    images = plain_loop(work)
+    assert (bench.compute(work) - images).abs().max() < EXACT
+    assert (images - work.images).abs().max() > ROUNDED
 
 
 # Workloads --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
+from fcfg.diagnosis import diagnose
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import ConditionalPredictor, Prediction
 from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, training_target
@@ -33,6 +34,7 @@ from fcfg.sampling import (
 )
 from fcfg.support.config_files import to_yaml
 from fcfg.training import read_config, train
+from fcfg.trust.signals import denoising_loss
 from refusal import refused
 from runs import tiny, tiny_file
 from worlds import Gaussian, binary_space, mixture, pipeline_of, readable_embedder
@@ -187,6 +189,21 @@ def test_guidance_that_stops_early_knows_how_far_a_flow_moves_the_image() -> Non
     whole, nearly, early = (answer.trajectory for answer in answers)
     assert torch.allclose(whole.x, nearly.x, atol=1e-3)
     assert sum(early.spent) < sum(whole.spent)
+
+
+def test_what_is_measured_of_noises_is_the_same_of_a_flow() -> None:
+    """At equal noise for a unit of signal, the exact networks of one world know the same."""
+    losses, gaps = [], []
+    for kind in ("linear", "flow"):
+        pipeline, faces, attributes = mixture(12, kind=kind, steps=20_000)
+        table = pipeline.space.parse(attributes)
+        losses.append(denoising_loss(pipeline.denoiser, faces, table))
+        found = diagnose(pipeline, faces, attributes, times=6)
+        assert len(found.times) == 6
+        assert (found.times[-1] < 20_000) == (kind == "flow")  # without a signal nothing differs
+        gaps.append(found.by_attribute.overall.value)
+    assert torch.allclose(*losses, atol=0.02)
+    assert gaps[0] == pytest.approx(gaps[1], rel=0.1)
 
 
 # Schedulers of others ---------------------------------------------------------------------------

@@ -20,20 +20,23 @@ from fcfg.sampling import time_grid
 
 @torch.no_grad()
 def plain_loop(workload: Workload) -> Tensor:
-    """Compute counterfactuals by DDIM."""
+    """Compute counterfactuals by DDIM, or those of a flow by Euler's method."""
     schedule = workload.pipeline.denoiser.schedule
-    alpha, times = schedule.alpha.tolist(), time_grid(schedule, workload.steps)
+    signal, noise = (level.tolist() for level in schedule.levels)
+    times = time_grid(schedule, workload.steps)
     x, factual, guided = _networks(workload)
+
+    def step(x: Tensor, predicted: Tensor, t: int, s: int) -> Tensor:
+        if schedule.is_flow:
+            return x + (noise[s] - noise[t]) * predicted
+        clean = (x - noise[t] * predicted) / signal[t]
+        return signal[s] * clean + noise[s] * predicted
+
     for t, s in pairwise(times):
-        x = _ddim(x, factual(x, t), alpha[t], alpha[s])
+        x = step(x, factual(x, t), t, s)
     for t, s in pairwise(times[::-1]):
-        x = _ddim(x, guided(x, t), alpha[t], alpha[s])
+        x = step(x, guided(x, t), t, s)
     return x.cpu()
-
-
-def _ddim(x: Tensor, eps: Tensor, alpha_t: float, alpha_s: float) -> Tensor:
-    clean = (x - (1 - alpha_t) ** 0.5 * eps) / alpha_t**0.5
-    return alpha_s**0.5 * clean + (1 - alpha_s) ** 0.5 * eps
 
 
 @torch.no_grad()
@@ -71,7 +74,10 @@ def diffusers_obstacle(workload: Workload) -> str:
         import_module("diffusers")
     except ImportError:
         return "not installed: pip install diffusers"
-    total = workload.pipeline.denoiser.schedule.steps
+    schedule = workload.pipeline.denoiser.schedule
+    if schedule.is_flow:
+        return "needs a schedule of noises: DDIM has no flows"
+    total = schedule.steps
     return f"needs --steps that divide {total}" if total % workload.steps else ""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Num
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -56,7 +56,7 @@ class CompiledRows:
     def __call__(
         self,
         x: Float[Tensor, "batch channel *size"],
-        t: Int[Tensor, "batch"],
+        t: Num[Tensor, "batch"],
         c: Float[Tensor, "rows condition"],
     ) -> Float[Tensor, "rows channel *size"]:
         """Evaluate the network."""
