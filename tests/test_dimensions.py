@@ -20,11 +20,12 @@ from fcfg.diffusion.embedder import AbstractEmbedder, AttributeEmbedder
 from fcfg.diffusion.networks import UNet, UNetConfig
 from fcfg.diffusion.prediction import Condition
 from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.generation import compare
 from fcfg.guidance import Guidance
 from fcfg.metrics import image_mae
 from fcfg.metrics.pixels import image_errors
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.support.images import read_images
+from fcfg.support.images import read_images, views
 from fcfg.trust.signals import denoising_loss, measure_trust
 from refusal import refused
 from tiny import randomised
@@ -65,7 +66,7 @@ def pipeline_of(network: nn.Module, dimensions: int, **options: Any) -> Counterf
     torch.manual_seed(1)
     embedder = randomised(AttributeEmbedder(SPACE, width=4), 0.3)
     schedule = NoiseSchedule("linear", 100)
-    options |= {"channels": 2, "dimensions": dimensions}
+    options = {"channels": 2, "dimensions": dimensions} | options
     denoiser = Denoiser(network, embedder, schedule, **options).eval()
     scm = StructuralCausalModel(SPACE, CausalGraph({"a": [], "b": []}))
     values = np.arange(40) % 2
@@ -75,7 +76,9 @@ def pipeline_of(network: nn.Module, dimensions: int, **options: Any) -> Counterf
 
 def convolutional(dimensions: int, **options: Any) -> CounterfactualPipeline:
     torch.manual_seed(0)
-    return pipeline_of(Convolutions(dimensions, 2, 8), dimensions, **options)
+    return pipeline_of(
+        Convolutions(dimensions, options.get("channels", 2), 8), dimensions, **options
+    )
 
 
 def images_of(dimensions: int, count: int = 3) -> Tensor:
@@ -176,13 +179,47 @@ def test_models_of_every_shape_are_read_measured_and_stored(
     assert torch.equal(again, pair.images)
 
 
+def test_volumes_are_shown_by_three_slices_with_their_later_axis_upright() -> None:
+    """Sagittal, coronal and axial: nose right, head up; nose up."""
+    head = -torch.ones(1, 1, 5, 7, 9)
+    head[0, 0, 2, 3, 8], head[0, 0, 2, 6, 4], head[0, 0, 4, 3, 4] = 0.2, 0.6, 1.0
+    shown = (views(head)[0, 0] + 1).round(decimals=1)
+    assert shown.shape == (9, 7 + 5 + 5)
+    found = {tuple(place): shown[tuple(place)].item() for place in shown.nonzero().tolist()}
+    top, nose, right = 1.2, 1.6, 2.0
+    sagittal = {(0, 3): top, (4, 6): nose}
+    coronal = {(0, 7 + 2): top, (4, 7 + 4): right}
+    axial = {(0, 12 + 2): nose, (3, 12 + 4): right}
+    assert found == pytest.approx(sagittal | coronal | axial)
+
+
+@pytest.mark.parametrize("dimensions", SIZES)
+def test_every_shape_is_drawn(dimensions: int) -> None:
+    """On sheets, in notebooks, and beside its counterfactual with the difference."""
+    images = images_of(dimensions)[:, :1]
+    height, width = views(images).shape[2:]
+    assert (height, width) == {1: (1, 12), 2: (6, 10), 3: (8, 6 + 4 + 4)}[dimensions]
+    assert fcfg.sheet.sheet({"": images}).height == height + 8
+    assert [picture.size for picture in fcfg.to_pictures(images)] == [(width, height)] * 3
+    change = fcfg.sheet.difference_map(
+        images[0], images[1], fcfg.sheet.difference_scale(*images[:2])
+    )
+    assert change.shape == (height, width, 3)
+    made = convolutional(dimensions, channels=1)
+    pair = made.counterfactual(images, GIVEN, {"a": 1}, sampling=3)
+    assert "the first" not in str(pair._repr_html_())
+    assert "data:image/png" in str(pair._repr_html_())
+    named = {"factual": images[0], "counterfactual": images[1]}
+    assert compare(named, {name: ["below"] for name in named}).mode == "RGB"
+
+
 @pytest.mark.parametrize(
     ("dimensions", "shape", "fragment"),
     [
         (1, (1, 2, 4, 4), "(batch, 2, length)"),
-        (3, (1, 2, 4, 4), "(batch, 2, depth, height, width)"),
-        (3, (1, 3, 4, 4, 4), "(batch, 2, depth, height, width)"),
-        (3, (1, 2, 4, 4, 5), "depth and height and width divisible by 2"),
+        (3, (1, 2, 4, 4), "(batch, 2, x, y, z)"),
+        (3, (1, 3, 4, 4, 4), "(batch, 2, x, y, z)"),
+        (3, (1, 2, 4, 4, 5), "x and y and z divisible by 2"),
         (1, (1, 2, 5), "length divisible by 2"),
     ],
 )

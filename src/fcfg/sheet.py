@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fcfg.support.errors import InputError
 from fcfg.support.fonts import font_for, legible
-from fcfg.support.images import data_url, to_pictures, to_png
+from fcfg.support.images import data_url, to_pictures, to_png, views
 
 SCALES = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0)  # changes at which the colours of a map may saturate
 NEUTRAL = (247, 247, 247)  # the colour of no change
@@ -27,9 +27,9 @@ _FONT = 13
 
 
 def sheet(
-    rows: Mapping[str, Float[Tensor, "batch channel height width"]], *, scale: int = 1
+    rows: Mapping[str, Float[Tensor, "batch channel *size"]], *, scale: int = 1
 ) -> Image.Image:
-    """Draw rows of images, with the name of every row to its left.
+    """Draw rows of images, or of their views, with the name of every row to its left.
 
     >>> import torch
     >>> sheet({"factual": torch.zeros(3, 3, 8, 8), "do(smiling)": torch.zeros(3, 3, 8, 8)}).mode
@@ -43,7 +43,7 @@ def sheet(
             got=sorted(shapes) or "none",
             do="show the same images in every row",
         )
-    ((columns, _, height, width),) = shapes
+    columns, _, height, width = views(next(iter(rows.values()))).shape
     font = font_for(rows, _FONT)
     titles = [legible(name, font) for name in rows]
     left = max(int(font.getlength(title)) for title in titles) + 2 * _MARGIN
@@ -59,9 +59,9 @@ def sheet(
     return page
 
 
-def figure(rows: Mapping[str, Float[Tensor, "batch channel height width"]], caption: str) -> str:
+def figure(rows: Mapping[str, Float[Tensor, "batch channel *size"]], caption: str) -> str:
     """Draw the first images of a sheet for a notebook, as HTML with the picture inside."""
-    count, _, _, width = next(iter(rows.values())).shape
+    count, _, _, width = views(next(iter(rows.values()))).shape
     shown = max(1, min(count, 8, 1024 // width))
     first = {name: images[:shown].float().nan_to_num() for name, images in rows.items()}
     page = data_url(to_png(sheet(first, scale=max(1, 96 // width))))
@@ -70,8 +70,8 @@ def figure(rows: Mapping[str, Float[Tensor, "batch channel height width"]], capt
 
 
 def difference_map(
-    factual: Float[Tensor, "channel height width"],
-    counterfactual: Float[Tensor, "channel height width"],
+    factual: Float[Tensor, "channel *size"],
+    counterfactual: Float[Tensor, "channel *size"],
     scale: float,
 ) -> UInt8[np.ndarray, "height width 3"]:
     """Colour pixels that became brighter (red) or darker (blue); no change is nearly white.
@@ -92,8 +92,8 @@ def difference_map(
 
 
 def difference_scale(
-    factual: Float[Tensor, "channel height width"],
-    counterfactual: Float[Tensor, "channel height width"],
+    factual: Float[Tensor, "channel *size"],
+    counterfactual: Float[Tensor, "channel *size"],
 ) -> float:
     """Return the smallest round scale that covers 99 % of the pixels.
 
@@ -104,10 +104,10 @@ def difference_scale(
 
 
 def _largest_change(
-    factual: Float[Tensor, "channel height width"],
-    counterfactual: Float[Tensor, "channel height width"],
+    factual: Float[Tensor, "channel *size"],
+    counterfactual: Float[Tensor, "channel *size"],
 ) -> Float[Tensor, "height width"]:
-    change = (counterfactual - factual).float()
+    change = (views(counterfactual[None]) - views(factual[None]))[0].float()
     most = change.abs().argmax(dim=0, keepdim=True)
     return change.gather(0, most)[0]
 

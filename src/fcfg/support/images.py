@@ -25,6 +25,7 @@ from jaxtyping import Float, Shaped, UInt8
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
+from torch.nn.functional import pad
 
 from fcfg.support.errors import InputError, check_is, short
 from fcfg.support.pictures import Pixels, UnreadableError, fit_picture, reason
@@ -35,7 +36,7 @@ ImagesLike: TypeAlias = (
 )
 
 #: Names of the axes of pixels, by their number.
-DIMENSIONS = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+DIMENSIONS = {1: ("length",), 2: ("height", "width"), 3: ("x", "y", "z")}
 _MODES = {1: "L", 3: "RGB"}
 
 
@@ -276,15 +277,36 @@ def _refusal(expected: str, got: str, do: str) -> InputError:
     return InputError("images", expected=expected, got=got, do=do)
 
 
-def to_pictures(images: Float[Tensor, "batch channel height width"]) -> list[Image.Image]:
-    """Convert images in [-1, 1], of one or three channels, to 8-bit PIL pictures, clamped.
+def views(images: Float[Tensor, "batch channel *size"]) -> Float[Tensor, "batch channel _ _"]:
+    """Return images as they are shown: series as strips, volumes by three slices side by side.
+
+    The slices are those in the middle of the axes x, y and z, of which the later is upright: of a
+    volume with x from left to right, y from back to front and z upwards, they are sagittal,
+    coronal and axial. What is beside them is black.
+
+    >>> views(torch.zeros(1, 1, 4, 6, 8)).shape  # 6 by 8, 4 by 8 and 4 by 6 pixels
+    torch.Size([1, 1, 8, 14])
+    """
+    if images.ndim == 3:
+        return images[:, :, None].expand(-1, -1, max(1, images.shape[2] // 8), -1)
+    if images.ndim == 4:
+        return images
+    slices = [images.select(axis, images.shape[axis] // 2) for axis in (2, 3, 4)]
+    upright = [each.transpose(2, 3).flip(2) for each in slices]
+    high = max(each.shape[2] for each in upright)
+    padded = [pad(each, [0, 0, 0, high - each.shape[2]], value=-1.0) for each in upright]
+    return torch.cat(padded, dim=3)
+
+
+def to_pictures(images: Float[Tensor, "batch channel *size"]) -> list[Image.Image]:
+    """Convert :func:`views` of images of one or three channels to 8-bit PIL pictures, clamped.
 
     >>> to_pictures(torch.zeros(1, 3, 8, 8))[0].size
     (8, 8)
     """
     if images.shape[1] not in _MODES:
         raise _refusal("1 or 3 channels", f"{images.shape[1]}", "choose the channels to show")
-    pixels = images_to_bytes(images.detach().cpu()).permute(0, 2, 3, 1).numpy()
+    pixels = images_to_bytes(views(images.detach().cpu())).permute(0, 2, 3, 1).numpy()
     return [Image.fromarray(row[..., 0] if row.shape[2] == 1 else row) for row in pixels]
 
 
