@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, partial, reduce
 from itertools import product
+from operator import getitem
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,10 @@ from scipy.stats import rankdata
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 from evaluations import answers, asked, evaluation, tiny_model
-from fake_results import make_results
+from fake_results import CFG, FCFG, make_results
 from fcfg.evaluation import Result, Summary, read_results, summarise
 from fcfg.evaluation.result_files import JSON
 from refusal import refused
-
-CFG, FCFG = "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
 
 SETTINGS = ("none", CFG, FCFG)
 
@@ -46,10 +45,10 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Summary]:
 _rows = cache(answers)
 
 
-def column(result: Result, do: str, guidance: str, get: Callable[[JSON], object]) -> np.ndarray:
-    """A number of every image under one question."""
-    rows = _rows(result)
-    return np.array([get(rows[(do, guidance, image)]) for image in result.header["images"]])
+def column(result: Result, do: str, guidance: str, *path: str) -> np.ndarray:
+    """What every image has under one question, at a path in its row."""
+    rows = [_rows(result)[do, guidance, image] for image in result.header["images"]]
+    return np.array([reduce(getitem, path, row) for row in rows])
 
 
 def real(result: Result, part: str, name: str) -> np.ndarray:
@@ -64,8 +63,7 @@ def test_effectiveness_is_that_of_scikit_learn(drawn: tuple[Result, Summary]) ->
     result, summary = drawn
     for (do, guidance), cell in summary.cells.items():
         for name in ("smiling", "male", "young"):
-            scores = column(result, do, guidance, lambda row: row["scores"][name])  # noqa: B023
-            wanted = column(result, do, guidance, lambda row: row["target"][name])  # noqa: B023
+            scores, wanted = (column(result, do, guidance, k, name) for k in ("scores", "target"))
             area = 100 * roc_auc_score(wanted, scores)
             assert cell.effectiveness[name].value == pytest.approx(area)
             plain = summary.cells[(do, "none")].effectiveness[name].value
@@ -80,10 +78,7 @@ def gain(
 ) -> float:
     """Mean way of the judge's readings, in sd, from others towards the value asked for."""
     about = result.header["attributes"][name]
-    seen, wanted = (
-        column(result, do, guidance, lambda row: row[key][name])  # noqa: B023
-        for key in ("scores", "target")
-    )
+    seen, wanted = (column(result, do, guidance, key, name) for key in ("scores", "target"))
     if "levels" in about:
         places = np.arange(len(wanted)), [about["levels"].index(value) for value in wanted]
         return (seen[places] - before[places]).mean()
@@ -100,7 +95,7 @@ def test_attributes_shift_from_no_guidance_and_targets_move_from_the_factual_ima
     result, summary = request.getfixturevalue(world)
     for (do, guidance), cell in summary.cells.items():
         for name in summary.space.names:
-            before = column(result, do, "none", lambda row: row["scores"][name])  # noqa: B023
+            before = column(result, do, "none", "scores", name)
             expected = gain(result, do, guidance, name, before, np.mean)
             assert cell.shift[name].value == pytest.approx(expected, abs=1e-12)
             if guidance == "none":
@@ -110,7 +105,7 @@ def test_attributes_shift_from_no_guidance_and_targets_move_from_the_factual_ima
             factual = real(result, "scores", name)
             expected = gain(result, do, guidance, name, factual, lambda values: values)
             assert cell.moved[name].value == pytest.approx(expected)
-            wanted = column(result, do, guidance, lambda row: row["target"][name])  # noqa: B023
+            wanted = column(result, do, guidance, "target", name)
             assert cell.values[name] == tuple(sorted(set(wanted.tolist())))
         assert guidance != "none" or world == "mixed" or cell.moved[do].low > 0.3
 
@@ -119,17 +114,10 @@ def test_factor_error_is_in_standard_deviations_of_the_factual_factor(
     drawn: tuple[Result, Summary],
 ) -> None:
     result, summary = drawn
-    cell = summary.cells[("smiling", CFG)]
-    factual = real(result, "factors", "male")
-    read, true, wanted = (
-        column(result, "smiling", CFG, get)
-        for get in (
-            lambda row: row["factors"]["male"],
-            lambda row: row["truth"]["factors"]["male"],
-            lambda row: row["truth"]["target"]["male"],
-        )
-    )
-    expected = ((2 * wanted - 1) * (read - true)).mean() / np.std(factual)
+    cell, of = summary.cells["smiling", CFG], partial(column, result, "smiling", CFG)
+    wanted = of("truth", "target", "male")
+    errors = (2 * wanted - 1) * (of("factors", "male") - of("truth", "factors", "male"))
+    expected = errors.mean() / np.std(real(result, "factors", "male"))
     assert cell.factor_error["male"].value == pytest.approx(expected)
     assert cell.drift is cell.factor_error
     assert cell.factor_error["male"].excludes_zero
@@ -139,14 +127,14 @@ def test_distances_and_costs_are_means(drawn: tuple[Result, Summary]) -> None:
     result, summary = drawn
     cell, of = summary.cells["young", CFG], partial(column, result, "young", CFG)
     for part, name in (*product(("change", "reversal"), ("mae", "lpips")), ("truth", "mae")):
-        estimate, values = getattr(cell, f"{part}_{name}"), of(lambda row: row[part][name])  # noqa: B023
+        estimate, values = getattr(cell, f"{part}_{name}"), of(part, name)
         assert estimate.value == pytest.approx(values.mean())
         half = (estimate.high - estimate.low) / 2
         assert half == pytest.approx(1.96 * values.std() / np.sqrt(len(values)), rel=0.15)
-    missed, changed = (of(lambda row: row["truth"][key]) for key in ("missed", "changed"))  # noqa: B023
+    missed, changed = (of("truth", key) for key in ("missed", "changed"))
     assert cell.truth_changed is not None
     assert cell.truth_changed.value == pytest.approx(missed.sum() / changed.sum())
-    assert cell.evaluations == pytest.approx(of(lambda row: row["evaluations"]).mean())
+    assert cell.evaluations == pytest.approx(of("evaluations").mean())
     seconds = [r["seconds"] for r in result.rows if (r["do"], r["guidance"]) == ("young", CFG)]
     assert cell.seconds == pytest.approx(np.mean(seconds))
     known = {(e["do"], e["guidance"]): e["value"] for e in result.distances}
@@ -157,13 +145,12 @@ def test_attributes_of_other_kinds(mixed: tuple[Result, Summary]) -> None:
     result, summary = mixed
     levels = result.header["attributes"]["race"]["levels"]
     cell = summary.cells[("race", CFG)]
-    scores = column(result, "race", CFG, lambda row: row["scores"]["race"])
-    wanted = column(result, "race", CFG, lambda row: levels.index(row["target"]["race"]))
-    areas = [roc_auc_score(wanted == k, scores[:, k]) for k in range(3)]
+    of = partial(column, result, "race", CFG)
+    scores, wanted = of("scores", "race"), of("target", "race")
+    areas = [roc_auc_score(wanted == level, scores[:, k]) for k, level in enumerate(levels)]
     assert cell.effectiveness["race"].value == pytest.approx(100 * np.mean(areas))
-    ages = column(result, "race", CFG, lambda row: row["scores"]["age"])
-    asked_for = column(result, "race", CFG, lambda row: row["target"]["age"])
-    assert cell.effectiveness["age"].value == pytest.approx(mean_absolute_error(asked_for, ages))
+    error = mean_absolute_error(of("target", "age"), of("scores", "age"))
+    assert cell.effectiveness["age"].value == pytest.approx(error)
     assert (cell.factor_error, cell.truth_mae, cell.truth_changed) == ({}, None, None)
     assert cell.drift is cell.shift
 
@@ -173,10 +160,7 @@ def test_what_the_judge_reads_goes_with_what_was_asked_for(
 ) -> None:
     result, summary = mixed
     for name in ("sex", "age"):
-        seen, wanted = (
-            column(result, "race", CFG, lambda row: row[key][name])  # noqa: B023
-            for key in ("scores", "target")
-        )
+        seen, wanted = (column(result, "race", CFG, key, name) for key in ("scores", "target"))
         expected = np.corrcoef(rankdata(seen), wanted)[0, 1]
         assert summary.cells[("race", CFG)].correlation[name].value == pytest.approx(expected)
     assert all(estimate.low > 0.5 for estimate in summary.real_correlation.values())
@@ -201,11 +185,8 @@ def test_groups_follow_the_graph(drawn: tuple[Result, Summary], tmp_path: Path) 
     assert summary.composition is not None
     assert ("", "none") not in summary.cells
     cell = summary.cells[("male", CFG)]
-    assert (cell.targets, cell.affected, cell.invariant) == (
-        ("male",),
-        ("male",),
-        ("smiling", "young"),
-    )
+    assert cell.targets == cell.affected == ("male",)
+    assert cell.invariant == ("smiling", "young")
     graph = {"smiling": [], "male": ["young"], "young": []}
     folder = make_results(tmp_path, 20, pictures=0, header={"graph": graph})
     arrow = summarise(read_results(folder))
