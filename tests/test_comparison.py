@@ -129,6 +129,12 @@ def shifted(ours: Path) -> Path:
     return edited(ours, ours.parent / "far.jsonl", renamed("far"), returned(lambda: 0.05))
 
 
+@pytest.fixture
+def copied(ours: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Makes copies of the file, of models with other names and with other lines."""
+    return lambda name, *changes: edited(ours, tmp_path / f"{name}.jsonl", renamed(name), *changes)
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, with enough images for an AUROC."""
@@ -170,11 +176,11 @@ def test_a_run_compared_with_itself_differs_in_nothing_and_has_no_winner(large: 
     assert not [cell for row in glance.rows for cell in row.cells if cell and cell.is_best]
 
 
-def test_differences_are_paired_over_the_same_resamples(tmp_path: Path, ours: Path) -> None:
+def test_differences_are_paired_over_the_same_resamples(ours: Path, copied) -> None:
     """Against the bootstrap written out: resample images, then subtract means."""
     rng = np.random.default_rng(3)
     jitter = returned(lambda: float(rng.uniform(0.1, 0.5)))
-    files = [ours, edited(ours, tmp_path / "other.jsonl", renamed("other"), jitter)]
+    files = [ours, copied("other", jitter)]
     both = compare(*files, resamples=200)
     one, other = map(reversals, files)
     counts = Bootstrap(FEW, resamples=200).counts
@@ -184,12 +190,11 @@ def test_differences_are_paired_over_the_same_resamples(tmp_path: Path, ours: Pa
     assert found == pytest.approx([(other - one).mean(), low, high])
 
 
-def test_the_best_is_marked_only_if_it_is_clear(tmp_path: Path, ours: Path) -> None:
+def test_the_best_is_marked_only_if_it_is_clear(ours: Path, copied) -> None:
     for by, is_clear in ((0.0, False), (-0.02, True)):
         rng = np.random.default_rng(0)
         noisy = returned(lambda: by + 0.01 * float(rng.standard_normal()))  # noqa: B023
-        other = edited(ours, tmp_path / "a.jsonl", renamed("noisy"), noisy)
-        both = compare(ours, other, resamples=200)
+        both = compare(ours, copied("noisy", noisy), resamples=200)
         unguided = [row for row in both.rows["smiling"] if row.cell.guidance == "none"]
         change = column(both, "smiling", "change", "MAE")  # no value of it is best
         for metric, clear in ((back(both, "smiling"), is_clear), (change, False)):
@@ -197,17 +202,11 @@ def test_the_best_is_marked_only_if_it_is_clear(tmp_path: Path, ours: Path) -> N
             assert (best(metric, values) is not None) == clear
 
 
-def test_the_order_of_the_runs_changes_no_number(tmp_path: Path, ours: Path) -> None:
+def test_the_order_of_the_runs_changes_no_number(ours: Path, copied) -> None:
     """Even if they have different images, in different orders."""
     images = read_results(ours).header["images"]
-    backwards = edited(
-        *(ours, tmp_path / "far.jsonl", renamed("far"), returned(lambda: 0.05)),
-        header(images=images[::-1]),
-    )
-    few = edited(
-        *(ours, tmp_path / "few.jsonl", renamed("few"), restricted(lambda name: name < "0010.png"))
-    )
-    files = [ours, backwards, few]
+    backwards = copied("far", returned(lambda: 0.05), header(images=images[::-1]))
+    files = [ours, backwards, copied("few", restricted(lambda name: name < "0010.png"))]
     some = [compare(*order, against="far", resamples=50) for order in (files, files[::-1])]
     for file in ("table.csv", "differences.csv"):
         first, second = ({tuple(line.values()) for line in lines(own, file)} for own in some)
@@ -217,13 +216,9 @@ def test_the_order_of_the_runs_changes_no_number(tmp_path: Path, ours: Path) -> 
     assert some[0].n == 10
 
 
-def test_runs_of_other_subsets_share_what_they_have_in_common(tmp_path: Path, ours: Path) -> None:
-    halves = {"low": lambda name: name < "0008.png", "up": lambda name: name >= "0003.png"}
-    files = [
-        edited(ours, tmp_path / f"{name}.jsonl", renamed(name), restricted(keep))
-        for name, keep in halves.items()
-    ]
-    both = compare(*files, resamples=50)
+def test_runs_of_other_subsets_share_what_they_have_in_common(ours: Path, copied) -> None:
+    low = copied("low", restricted(lambda name: name < "0008.png"))
+    both = compare(low, copied("up", restricted(lambda name: name >= "0003.png")), resamples=50)
     assert both.n == 5
     assert "low has 8 and up has 9" in both.notes[0]
     found = measured(back(both, "male"), both.rows["male"][1])
@@ -232,7 +227,7 @@ def test_runs_of_other_subsets_share_what_they_have_in_common(tmp_path: Path, ou
     assert not {"fid", "minimality"} & {own.metric for own in measures(both, "male")}
 
 
-def test_minimality_stays_with_its_image_in_another_order(tmp_path: Path, ours: Path) -> None:
+def test_minimality_stays_with_its_image_in_another_order(copied) -> None:
     shares = np.random.default_rng(1).uniform(size=FEW).tolist()
 
     def measured(step: int) -> Change:
@@ -246,11 +241,7 @@ def test_minimality_stays_with_its_image_in_another_order(tmp_path: Path, ours: 
 
         return change
 
-    files = [
-        edited(ours, tmp_path / f"{step}.jsonl", measured(step), renamed(f"order {step}"))
-        for step in (1, -1)
-    ]
-    both = compare(*files, resamples=50)
+    both = compare(*(copied(f"order {step}", measured(step)) for step in (1, -1)), resamples=50)
     rows = both.rows["male"]
     minimality = column(both, "male", "minimality", "CLD")
     assert apart(minimality, rows[0], rows[3]) == [0.0, 0.0, 0.0]
@@ -297,9 +288,9 @@ def test_the_reference_is_the_strongest_setting_of_the_first_or_the_one_asked_fo
         compare(ours, shifted, against="far:cfg:9", resamples=2)
 
 
-def test_a_model_is_represented_by_its_default_if_that_was_run(tmp_path: Path, ours: Path) -> None:
-    mild = header(model={"name": "mild", "defaults": {"male": "none", "smiling": FCFG}})
-    both = compare(edited(ours, tmp_path / "mild.jsonl", mild), ours, resamples=2)
+def test_a_model_is_represented_by_its_default_if_that_was_run(ours: Path, copied) -> None:
+    mild = copied("mild", header(model={"defaults": {"male": "none", "smiling": FCFG}}))
+    both = compare(mild, ours, resamples=2)
     assert [row.cell.guidance for row in both.representative("male")] == ["none", FCFG]
     names = [row.names for row in overview(both).rows]
     assert names[0] == ("mild", "FCFG 3.0 / 1.2 or unguided")
@@ -310,7 +301,7 @@ def test_a_model_is_represented_by_its_default_if_that_was_run(tmp_path: Path, o
     ("default", "marks"), [(f"{CFG};anchor=true", 1), (repr(DEFAULT_GUIDANCE), 0), (CFG, 0)]
 )
 def test_beside_a_calibrated_default_other_weights_say_that_they_are_not(
-    tmp_path: Path, ours: Path, default: str, marks: int
+    ours: Path, copied, default: str, marks: int
 ) -> None:
     def asked(text: str, **about: Any) -> Change:
         def change(line: dict[str, Any]) -> None:
@@ -322,11 +313,9 @@ def test_beside_a_calibrated_default_other_weights_say_that_they_are_not(
 
         return change
 
-    by_default = asked(default, name="mild", defaults={"male": default})
-    mild = edited(ours, tmp_path / "mild.jsonl", by_default)
-    elsewhere = asked("cfg:2.0;anchor=true", name="third")  # perhaps of another calibration
-    third = edited(ours, tmp_path / "third.jsonl", elsewhere)
-    vae = edited(ours, tmp_path / "vae.jsonl", header(model={"name": "vae", "traits": {}}))
+    mild = copied("mild", asked(default, defaults={"male": default}))
+    third = copied("third", asked("cfg:2.0;anchor=true"))  # perhaps of another calibration
+    vae = copied("vae", header(model={"traits": {}}))
     rows = compare(mild, ours, third, vae, resamples=2).rows["male"]
     marked = {(r.run.name, r.cell.guidance) for r in rows if "not calibrated" in r.names[1]}
     plain = {("mild", FCFG), ("tiny", CFG), ("tiny", FCFG), ("third", FCFG)}
@@ -335,9 +324,8 @@ def test_beside_a_calibrated_default_other_weights_say_that_they_are_not(
     assert sum("not calibrated" in row.names[0] for row in alone) == marks
 
 
-def test_what_only_one_run_has_is_left_out_and_said(tmp_path: Path, ours: Path) -> None:
-    one = edited(ours, tmp_path / "one.jsonl", without("male"), renamed("one"))
-    other = edited(ours, tmp_path / "other.jsonl", without("smiling"), renamed("other"))
+def test_what_only_one_run_has_is_left_out_and_said(tmp_path: Path, ours: Path, copied) -> None:
+    one, other = copied("one", without("male")), copied("other", without("smiling"))
     two = compare(ours, one, resamples=2)
     assert two.dos == ("smiling",)
     assert two.notes[0] == "Only tiny has do(male), which is left out."
@@ -388,10 +376,10 @@ def unfinished(line: dict[str, Any]) -> bool:
     ],
 )
 def test_runs_that_cannot_be_compared_are_refused(
-    tmp_path: Path, ours: Path, change: Change, expected: str
+    ours: Path, copied, change: Change, expected: str
 ) -> None:
     with refused("results ", expected):
-        compare(ours, edited(ours, tmp_path / "other.jsonl", change), resamples=2)
+        compare(ours, copied("other", change), resamples=2)
 
 
 def test_one_image_other_attributes_and_no_run_are_refused(tmp_path: Path, ours: Path) -> None:
@@ -406,9 +394,8 @@ def test_one_image_other_attributes_and_no_run_are_refused(tmp_path: Path, ours:
         compare()
 
 
-def test_a_rounded_judge_and_other_hardware_are_noted(tmp_path: Path, ours: Path) -> None:
-    elsewhere = header(environment={"device": "abacus"})
-    other = edited(ours, tmp_path / "other.jsonl", renamed("other"), judge(0.99), elsewhere)
+def test_a_rounded_judge_and_other_hardware_are_noted(ours: Path, copied) -> None:
+    other = copied("other", judge(0.99), header(environment={"device": "abacus"}))
     rounded, hardware = compare(ours, other, resamples=2).notes[:2]
     assert "they read the same within 3 %" in rounded
     assert "and other on abacus in float32." in hardware
@@ -503,10 +490,8 @@ def test_bold_numbers_are_those_that_are_best_or_differ(pair: Comparison) -> Non
             assert cell.is_best == (cell.low > 0 or cell.high < 0)
 
 
-def test_a_legend_shortens_a_long_name_and_keeps_the_setting(tmp_path: Path, ours: Path) -> None:
-    long = edited(ours, tmp_path / "long.jsonl", renamed("ever " * 12 + "long"))
-    both = compare(ours, long, resamples=2)
-    for panel in tradeoff_panels(both):
+def test_a_legend_shortens_a_long_name_and_keeps_the_setting(ours: Path, copied) -> None:
+    for panel in tradeoff_panels(compare(ours, copied("ever " * 12 + "long"), resamples=2)):
         assert "…" in panel.file
         assert "ever long FCFG 3.0 / 1.2" in panel.file
 
