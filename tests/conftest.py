@@ -130,14 +130,22 @@ def tiny_folder(shared: Shared) -> Path:
     return shared("models", lambda folder: save(tiny_pipeline(), folder / "tiny")) / "tiny"
 
 
+@pytest.fixture(scope="session")
+def listening_folder(shared: Shared) -> Path:
+    """The folder of a tiny model, named 'tiny', that listens to its condition."""
+    from fcfg import save  # after the hook above
+    from visits import listening_model
+
+    return shared("listening", lambda folder: save(listening_model(), folder / "tiny")) / "tiny"
+
+
 @pytest.fixture
 def no_compiler() -> Iterator[None]:
     """All of torch but its compiler, which is not ours."""
-    import torch  # after the hook above
+    from awake import without_the_compiler  # after the hook above
 
-    torch.compiler.set_stance("force_eager")
-    yield
-    torch.compiler.set_stance("default")
+    with without_the_compiler():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -38,13 +38,21 @@ def all_refused(subject: str, *calls: Callable[[], object]) -> None:
             call()
 
 
-def refused_line(words: Sequence[str], subject: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Expect a command to say one line about ``subject``, and nothing else."""
+def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """Run a command that must be refused; return the one line that it says."""
     from fcfg.cli import main
 
-    assert main(list(words)) == 2
+    capsys.readouterr()  # of commands before
+    assert main([str(word) for word in words]) == 2
     out, line = capsys.readouterr()
     assert out == ""
-    assert line.startswith(f"fcfg {words[0]}: ")
+    assert line.endswith("\n")
     assert line.count("\n") == 1
+    return line[:-1]
+
+
+def refused_line(words: Sequence[str], subject: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Expect a command to say one line about ``subject``, and nothing else."""
+    line = refusal(capsys, *words)
+    assert line.startswith(f"fcfg {words[0]}: ")
     assert subject in line.partition(": expected")[0], line

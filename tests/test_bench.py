@@ -36,12 +36,6 @@ def model() -> fcfg.CounterfactualPipeline:
     return pipeline
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    fcfg.save(tiny_model(saved=True), folder := tmp_path_factory.mktemp("models") / "tiny")
-    return str(folder)
-
-
 @pytest.fixture
 def no_diffusers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "diffusers", None)
@@ -222,10 +216,10 @@ def test_rates_follow_from_times_and_are_written(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_diffusers", "quick")
 def test_the_command_says_how_long_and_writes_every_row(
-    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "new" / "bench.csv"
-    words = ["bench", folder, "--steps", "2", "--images", "2", "--seconds", "1"]
+    words = ["bench", str(tiny_folder), "--steps", "2", "--images", "2", "--seconds", "1"]
     assert main([*words, "--device", "cpu", "--commit", "c0ffee", "--out", str(out)]) == 0
     shown, said = capsys.readouterr()
     assert said.startswith("2 counterfactuals, 2 steps each way, ")

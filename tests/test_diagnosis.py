@@ -350,14 +350,9 @@ def test_the_page_fits_the_screen(tmp_path: Path) -> None:
             assert all(300 < shown <= min(width, 620) for shown in browser.run(drawn))
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A tiny model of a drawn world whose prediction depends on its condition, at random."""
-    pipeline = tiny_model(saved=True)
-    for parameter in pipeline.denoiser.network.parameters():
-        parameter.data += 0.05 * torch.randn(parameter.shape)
-    fcfg.save(pipeline, folder := tmp_path_factory.mktemp("models") / "tiny")
-    return str(folder)
+@pytest.fixture
+def model(listening_folder: Path) -> str:
+    return str(listening_folder)
 
 
 def test_the_command_says_first_that_attributes_are_not_used(

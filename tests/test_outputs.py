@@ -12,7 +12,7 @@ from fake_results import make_results
 from fcfg.cli import main
 from fcfg.support.outputs import LIST, Outputs, make_folder
 from kills import ended_after
-from refusal import refused
+from refusal import refusal, refused
 
 FILES = {"page.html": b"one", "figures/bar.svg": b"two"}
 
@@ -88,24 +88,17 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 # What the commands make of it -------------------------------------------------------------------
 
 
-def line(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    assert main([str(word) for word in words]) == 2
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    return err
-
-
 def test_a_report_spares_the_files_of_others(tmp_path: Path, capsys) -> None:
     run, other = (make_results(tmp_path / f"run{n}", n=n) for n in (4, 5))
     out = tmp_path / "out"
     out.mkdir()
     (out / "table.csv").write_text("mine")
-    assert "'table.csv'" in line(capsys, "report", run, "--out", out)
+    assert "'table.csv'" in refusal(capsys, "report", run, "--out", out)
     assert [path.name for path in out.iterdir()] == ["table.csv"]
     assert main(["report", str(run), "--out", str(out), "--overwrite"]) == 0
     assert (out / "table.csv").read_text() != "mine"
     assert main(["report", str(run), "--out", str(out)]) == 0  # its own
-    assert "'report.html'" in line(capsys, "report", other, "--out", out)
+    assert "'report.html'" in refusal(capsys, "report", other, "--out", out)
 
 
 def test_a_check_of_data_spares_the_files_of_others(tmp_path: Path, capsys) -> None:
@@ -116,12 +109,12 @@ def test_a_check_of_data_spares_the_files_of_others(tmp_path: Path, capsys) -> N
     out.mkdir()
     (out / "sheet.png").write_text("mine")
     words = ["data", "check", str(tmp_path / "one"), "--out", str(out)]
-    assert "'sheet.png'" in line(capsys, *words)
+    assert "'sheet.png'" in refusal(capsys, *words)
     assert (out / "sheet.png").read_text() == "mine"
     assert main([*words, "--overwrite"]) == 0
     assert main(words) == 0
-    assert "'sheet.png'" in line(capsys, "data", "check", tmp_path / "two", "--out", out)
-    assert "the file" in line(capsys, *words[:-1], out / "sheet.png")
+    assert "'sheet.png'" in refusal(capsys, "data", "check", tmp_path / "two", "--out", out)
+    assert "the file" in refusal(capsys, *words[:-1], out / "sheet.png")
     assert main(words[:3]) == 0
     (tmp_path / "one").rename(tmp_path / "three")  # a moved folder is checked as before
     assert main(["data", "check", str(tmp_path / "three")]) == 0
@@ -129,6 +122,6 @@ def test_a_check_of_data_spares_the_files_of_others(tmp_path: Path, capsys) -> N
 
 def test_a_bench_does_not_replace_a_file(tmp_path: Path, capsys) -> None:
     (tmp_path / "bench.csv").write_text("mine")
-    said = line(capsys, "bench", "--out", tmp_path / "bench.csv", "--device", "cpu")
+    said = refusal(capsys, "bench", "--out", tmp_path / "bench.csv", "--device", "cpu")
     assert "--overwrite" in said
-    assert "the file" in line(capsys, "bench", "--out", tmp_path / "bench.csv" / "x.csv")
+    assert "the file" in refusal(capsys, "bench", "--out", tmp_path / "bench.csv" / "x.csv")

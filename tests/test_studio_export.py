@@ -22,7 +22,6 @@ from fcfg.studio.pictures import StudioPicture, find_samples
 from fcfg.studio.questions import Question
 from laws import shift
 from refusal import refused
-from visits import listening_model
 
 
 @pytest.mark.parametrize("name", ["portraits", "portraits-causal"])
@@ -67,16 +66,15 @@ def few(model: StudioModel, picture: StudioPicture) -> Iterator[Question]:
 
 
 def test_the_command_writes_a_gallery_that_is_the_same_every_time(
-    tmp_path: Path, monkeypatch, capsys
+    listening_folder: Path, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    fcfg.save(listening_model(), tmp_path / "tiny")
     monkeypatch.setattr(export, "questions", few)
     page = tmp_path / "out" / export.PAGE
-    command = ["studio", str(tmp_path / "tiny"), "--export", str(page.parent)]
+    command = ["studio", str(listening_folder), "--export", str(page.parent)]
     assert main(command) == 0
     assert capsys.readouterr().out == f"Look at {page}\n"
     text = page.read_text("utf-8")
-    assert str(tmp_path) not in text
+    assert str(listening_folder.parent) not in text
     assert not re.search(r'(src|href)="(?!data:|#)', text)
     found = re.search(r'id="table">(.*?)</script>', text)
     assert found is not None
@@ -84,7 +82,7 @@ def test_the_command_writes_a_gallery_that_is_the_same_every_time(
     kinds = ["answer", "truth", "trust", "reversal", "done"]
     for entry in table["answers"]:
         assert list(dict.fromkeys(event["type"] for event in entry["events"])) == kinds
-    check_answer(table["answers"][0], tmp_path / "tiny")
+    check_answer(table["answers"][0], listening_folder)
     page.write_text("mine")
     assert main(command) == 2
     assert export.PAGE in capsys.readouterr().err

@@ -28,11 +28,9 @@ Open = Callable[..., Visit]
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+def model(listening_folder: Path) -> str:
     """A tiny model of a drawn world, which answers in a moment."""
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    fcfg.save(listening_model(), folder)
-    return str(folder)
+    return str(listening_folder)
 
 
 @pytest.fixture(scope="module")
