@@ -10,7 +10,7 @@ import pytest
 import fake_results
 from agreement import Check, checks, rivals, signs
 from fake_results import CFG, FCFG
-from fcfg.evaluation.summary import Summary
+from fcfg.evaluation import Summary, read_results, summarise
 
 CLOSER, FARTHER = {"none": 0.12, CFG: 0.25, FCFG: 0.18}, {"none": 0.12, CFG: 0.18, FCFG: 0.25}
 AMPLIFIES, TARGET = "amplification (Δ) at most a third", "target Δ not below"
@@ -72,7 +72,9 @@ def test_signs_are_compared_where_they_can_be_told(agreeing: Summary, opposite: 
 
 
 def test_a_drawn_world_is_held_against_its_truth(tmp_path: Path) -> None:
-    drawn = fake_results.known_summary(tmp_path, truth=True, data="portraits", n=40)
+    settings = ("none", CFG, FCFG)
+    fake_results.make_results(tmp_path, 40, settings=settings, pictures=0, reverse=False)
+    drawn = summarise(read_results(tmp_path), resamples=200)
     found = checks(drawn)
     assert {check.claim for check in found} == {"amplification (factor error) at most a third"}
     assert {check.holds for check in found} == {True}
