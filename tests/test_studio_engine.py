@@ -116,9 +116,10 @@ def test_a_question_that_was_asked_earlier_and_comes_late_cancels_nothing(log: L
     assert "new" in log.ran
 
 
-def test_a_full_queue_refuses_and_says_so() -> None:
-    engine = Engine(most_waiting=3, most_each=2)
-    log = Log(engine)
+def test_a_full_queue_refuses_and_says_so(monkeypatch) -> None:
+    monkeypatch.setattr("fcfg.studio.engine.MOST_WAITING", 3)
+    monkeypatch.setattr("fcfg.studio.engine.MOST_EACH", 2)
+    log = Log(engine := Engine())
     for number in range(2):
         engine.submit(log.job("a", f"a{number}", keep=True))
     with pytest.raises(HTTPException, match=r"expected a place.*2 questions of yours"):

@@ -76,8 +76,7 @@ def our_fault(error: Exception) -> str:
 class Engine:
     """A thread, and the jobs that wait for it."""
 
-    def __init__(self, most_waiting: int = MOST_WAITING, most_each: int = MOST_EACH) -> None:
-        self._most_waiting, self._most_each = most_waiting, most_each
+    def __init__(self) -> None:
         self._waiting: list[Job] = []  # those of the visitor of the last turn behind all others
         self._running: Job | None = None
         self._changed, self._closed = Condition(), False
@@ -107,8 +106,8 @@ class Engine:
                 self.cancel(other)
         with self._changed:
             own = sum(other.visitor == job.visitor for other in self._waiting)
-            if self._closed or own >= self._most_each or self.waiting >= self._most_waiting:
-                whose = "of yours" if own >= self._most_each else "of all visitors"
+            if self._closed or own >= MOST_EACH or self.waiting >= MOST_WAITING:
+                whose = "of yours" if own >= MOST_EACH else "of all visitors"
                 got = f"{max(own, self.waiting)} questions {whose} that wait already"
                 told = f"question: expected a place in the queue, got {got}; try again in a while."
                 raise HTTPException(503, told)
