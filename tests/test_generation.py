@@ -40,7 +40,7 @@ from fcfg.support.images import images_from_bytes, read_images
 from fcfg.support.pictures import Pixels, fit_picture
 from kills import ended_after, kill_again_and_again, printed_elsewhere
 from refusal import all_refused, refused
-from tiny import GIVEN, SIZE, SPACE, ask, draw, tiny_pipeline
+from tiny import GIVEN, SIZE, SPACE, ask, draw, randomised, tiny_pipeline
 
 
 @pytest.fixture(scope="module")
@@ -682,3 +682,16 @@ def test_images_that_overflow_leave_a_record_that_json_can_hold(faces, tmp_path:
         (result,) = ask(pipeline, faces[:1], tmp_path / "out")
     assert result.reversal_error is None
     assert record_of(tmp_path / "out")["finished"] == 1
+
+
+def test_what_is_drawn_depends_on_the_picture_and_the_seed_alone(tmp_path: Path) -> None:
+    pipeline, files = tiny_pipeline(), draw(tmp_path / "in", [f"{i}.png" for i in range(12)])
+    randomised(pipeline.scm, 1.0)  # so that age decides on hair
+
+    def hair(some: list[Path], seed: int = 0) -> list[int]:
+        request = Request(some, GIVEN, {"age": 52}, seed=seed, out=tmp_path / "out")
+        return prepare(pipeline, request).action.attributes["hair"].tolist()
+
+    whole = hair(files)
+    assert hair(files[::-1]) == whole[::-1]
+    assert whole != whole[::-1] != hair(files[::-1], seed=1)
