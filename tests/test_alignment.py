@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from evaluations import counted_rows
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
+from fcfg.model import Action
 from fcfg.pipeline import alignment
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.records import Abduction
@@ -20,6 +21,7 @@ from refusal import refused
 from tiny_rivals import tiny_images, tiny_pipeline
 from worlds import SHAPE, binary_space, pipeline_of
 
+World = tuple[CounterfactualPipeline, Tensor, dict[str, np.ndarray]]  # images, attributes
 SAMPLING = "ddim uniform 4"
 LARGE = 0.03 / alignment.LARGEST_SCALE  # few steps suffice, where it matters how far they lead
 RULES = ("contrast:2", "cfg++:0.02", "apg:2", "fcfg:affected=2,invariant=1")
@@ -47,7 +49,7 @@ class StillNetwork(SmoothNetwork):
         return torch.tanh(values @ self.mix[:3]).view(-1, *SHAPE)
 
 
-def smooth() -> tuple[CounterfactualPipeline, Tensor, dict[str, np.ndarray]]:
+def smooth() -> World:
     pipeline = pipeline_of(SmoothNetwork(), NoiseSchedule(), 3)
     generator = torch.Generator().manual_seed(4)
     images = torch.rand(4, *SHAPE, generator=generator, dtype=torch.float64) - 0.5
@@ -55,12 +57,19 @@ def smooth() -> tuple[CounterfactualPipeline, Tensor, dict[str, np.ndarray]]:
     return pipeline, images, dict(zip(binary_space().names, codes.T, strict=True))
 
 
-def semantic() -> tuple[CounterfactualPipeline, Tensor, dict[str, np.ndarray]]:
+def semantic() -> World:
     return tiny_pipeline(), *tiny_images()
 
 
 def guided(inner: int, weight: float = 2.0) -> Guidance:
     return Guidance.cfg(weight).replace(align=inner)
+
+
+def asked(world: World) -> tuple[CounterfactualPipeline, Abduction, Action]:
+    """A model, its images, and an intervention on them."""
+    pipeline, images, attributes = world
+    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
+    return pipeline, abduction, pipeline.act(attributes, {"male": 1})
 
 
 def errors(pipeline: CounterfactualPipeline, abduction: Abduction, guidance: Guidance) -> Tensor:
@@ -80,8 +89,7 @@ def errors(pipeline: CounterfactualPipeline, abduction: Abduction, guidance: Gui
 def test_it_lowers_the_error_of_the_reconstruction_that_it_optimises(
     world, weight: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline, images, attributes = world()
-    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
+    pipeline, abduction, _ = asked(world())
     plain, published = (errors(pipeline, abduction, guided(n, weight)) for n in (0, 1))
     assert bool((published < plain).all())
     monkeypatch.setattr(alignment, "RATE", LARGE)
@@ -151,12 +159,10 @@ def test_a_batch_gives_what_the_equations_give_for_each_image(
     world, batch_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alignment, "RATE", LARGE)
-    pipeline, images, attributes = world()
-    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
-    action = pipeline.act(attributes, {"male": 1})
+    pipeline, abduction, action = asked(world())
     pair = pipeline.predict(abduction, action, guided(3), batch_size=batch_size)
     before = abduction.trajectory.spent[0]
-    for row in range(len(images)):
+    for row in range(len(pair.images)):
         expected, rows = reference(pipeline, abduction, row, 3, 1)
         torch.testing.assert_close(pair.trajectory.x[row], expected[0], atol=1e-9, rtol=1e-7)
         assert pair.spent[row] - before == rows
@@ -184,9 +190,7 @@ def test_images_stop_each_by_itself_and_all_rows_are_counted(
 
 
 def test_steps_outside_start_and_stop_are_not_aligned() -> None:
-    pipeline, images, attributes = semantic()
-    abduction = pipeline.abduct(images, attributes, sampling=SAMPLING)
-    action = pipeline.act(attributes, {"male": 1})
+    pipeline, abduction, action = asked(semantic())
     pair = pipeline.predict(abduction, action, guided(1).replace(stop=0.5))
     spent = pair.spent[0] - abduction.trajectory.spent[0]
     assert spent == 2 * (1 + 1 + 1 + 2) + 2 * (1 + 1)

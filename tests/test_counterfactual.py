@@ -113,16 +113,6 @@ def test_every_rule_agrees_with_the_straight_line_reference(guidance, steps, kin
     np.testing.assert_allclose(pair.trajectory.x.numpy(), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_one_group_is_cfg(pipeline) -> None:
-    everything = Partition({"everything": pipeline.space.names})
-    for rule in ("cfg", "cfgpp", "apg"):
-        weight = 0.02 if rule == "cfgpp" else 3.0
-        _, one = ask(pipeline, guidance=getattr(Guidance, rule)(weight))
-        factored = getattr(Guidance, f"f{rule}")(everything=weight)
-        _, other = ask(pipeline, guidance=factored, partition=everything)
-        assert torch.equal(one.trajectory.x, other.trajectory.x)
-
-
 def additive(steps: int = 1000) -> CounterfactualPipeline:
     generator = torch.Generator().manual_seed(0)
     directions = torch.randn(3, *SHAPE, generator=generator, dtype=torch.float64)
@@ -138,6 +128,14 @@ def test_equal_weights_are_cfg_where_the_model_is_additive_and_only_there(pipeli
             for g in (Guidance.cfg(2.5), by_name)
         )
         assert torch.allclose(one.trajectory.x, other.trajectory.x, atol=1e-10) == equal
+
+
+def test_weights_zero_forget_the_attributes(pipeline) -> None:
+    for guidance in (Guidance.cfg(0.0), Guidance.fcfgpp(affected=0.0, invariant=0.0)):
+        _, pair = ask(pipeline, guidance=guidance)
+        others = pipeline.act(pair.abduction.attributes, {"smiling": 1, "male": 0, "young": 1})
+        again = pipeline.predict(pair.abduction, others, guidance)
+        assert torch.equal(pair.trajectory.x, again.trajectory.x)
 
 
 def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg() -> None:

@@ -19,20 +19,26 @@ if TYPE_CHECKING:
 _BOUND_IMAGES = 8192  # training images whose free energy bounds that of the fine-tuning
 
 
-class FineTuning(Optimisation):
-    """Fine-tuning of a hierarchical VAE on what the judge reads from its counterfactuals."""
+class HVAEOptimisation(Optimisation):
+    """What the training of a hierarchical VAE and its fine-tuning have in common."""
 
     betas: ClassVar[tuple[float, float]] = (0.9, 0.9)
-    cost: ClassVar[float] = 3.0
 
     batch: BatchSize = 32
-    learning_rate: PositiveFloat = 1e-4
     weight_decay: float = Field(default=0.01, ge=0)
     warmup: NonNegativeInt = 100
     clip: PositiveFloat | None = 350.0
+    ema: float | None = Field(default=0.999, ge=0, lt=1)
+
+
+class FineTuning(HVAEOptimisation):
+    """Fine-tuning of a hierarchical VAE on what the judge reads from its counterfactuals."""
+
+    cost: ClassVar[float] = 3.0
+
+    learning_rate: PositiveFloat = 1e-4
     skip: PositiveFloat | None = 10_000.0
     """Far above that of the VAE: where the constraint is broken, steep steps lead back to it."""
-    ema: float | None = Field(default=0.999, ge=0, lt=1)
     targets: Literal["hard", "soft"] = "hard"
     """Targets of attributes that an intervention does not affect: their values, or what the judge
     reads from the factual image."""
@@ -41,10 +47,8 @@ class FineTuning(Optimisation):
 
 
 @register_training("hvae")
-class HVAETraining(ModelTraining):
+class HVAETraining(HVAEOptimisation, ModelTraining):
     """Training of a hierarchical VAE; see :mod:`fcfg.rivals.hvae`."""
-
-    betas: ClassVar[tuple[float, float]] = (0.9, 0.9)
 
     kind: Literal["hvae"]
     encoder: str = "32b3d2,16b3d2,8b3d2,4b3d4,1b4"
@@ -55,13 +59,8 @@ class HVAETraining(ModelTraining):
     prior: Literal["conditional", "exogenous"] = "conditional"
     dropped: tuple[str, ...] = ()  #: attributes that training hides from the prior or the decoder
     beta: PositiveFloat = 1.0  #: weight of the divergence in the free energy
-    batch: BatchSize = 32
     learning_rate: PositiveFloat = 1e-3
-    weight_decay: float = Field(default=0.01, ge=0)
-    warmup: NonNegativeInt = 100
-    clip: PositiveFloat | None = 350.0
     skip: PositiveFloat | None = 500.0
-    ema: float | None = Field(default=0.999, ge=0, lt=1)
     publish: Publish = "best"
     finetuning: FineTuning | None = None
 
