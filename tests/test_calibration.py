@@ -466,9 +466,7 @@ def test_the_help_says_from_how_many_images_on_weights_are_raised(
     [
         ("no-such-model", "no-such-model"),
         ("tiny --guidance cgf:1", "guidance"),
-        ("tiny --guidance none", "guidance none"),
         ("tiny --weights 1,a", "weights"),
-        ("tiny --weights 2,1", "weights"),
         ("tiny --batch-size no", "--batch-size"),
         ("tiny --images 1", "images"),
         ("tiny --data .", "--data"),

@@ -210,8 +210,6 @@ def outside(folder: Path) -> None:
         (lambda f: edit(f, attributes={"age": {"kind": "hat"}}), ["makes sense", "'hat'"]),
         (lambda f: edit(f, files={"scm": "a\0b"}), ["makes sense"]),
         (lambda f: edit(f, network={"size": 2**20}), ["'network", "4096"]),
-        (lambda f: edit(f, network={"base": 2**20}), ["'network", "16384"]),
-        (lambda f: edit(f, network={"base": 7}), ["base must be even, and 7 is not"]),
         (lambda f: edit(f, judge={"width": 2**20}), ["'judge", "16384"]),
         (lambda f: os.truncate(next(f.glob("network-*")), 2**40), ["fit its network", "larger"]),
         (lambda f: as_a_pipe(next(f.glob("judge-*"))), ["fit its judge", "a pipe"]),

@@ -636,19 +636,13 @@ def test_no_output_replaces_a_picture_or_another_output(pipeline, faces, tmp_pat
     [
         ({"do": {}}, "do"),
         ({"do": {"agge": 1}}, "intervention"),
-        ({"do": {"age": 1000}}, "intervention on 'age'"),
         ({"sampling": 0}, "steps"),
-        ({"sampling": "dpm"}, "sampling"),
         ({"sampling": "paper"}, "steps"),
-        ({"sampling": "ddim log_snr 3"}, "grid"),
-        ({"batch_size": 0}, "batch_size"),
         ({"batch_size": 1}, "batch_size"),
-        ({"guidance": "cfg:3"}, "guidance"),
         ({"guidance": Guidance.fcfg(old=1)}, "guidance"),
         ({"attributes": "smiling=0"}, "attributes"),
         ({"attributes": {"smiling": [0], "age": [1], "hair": [0]}}, "attributes"),
         ({"seed": -1}, "seed"),
-        ({"seed": 2**63}, "seed"),
     ],
 )
 def test_a_bad_question_is_refused_before_anything_is_written(

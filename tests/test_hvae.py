@@ -225,10 +225,7 @@ def test_new_weights_that_add_to_features_shrink_with_the_number_of_blocks() -> 
         ({}, {1, 4, 8}),
         ({"prior": "exogenous"}, {1, 4, 8}),
         ({"largest_latent": 4}, {1, 4}),
-        (
-            {"size": 14, "encoder": "14b1d2,7b1d7,1b1", "decoder": "1b1,7b1,14b1"},
-            {1, 7, 14},
-        ),
+        ({"size": 14, "encoder": "14b1d2,7b1d7,1b1", "decoder": "1b1,7b1,14b1"}, {1, 7, 14}),
     ],
 )
 def test_latents_follow_their_noise_and_are_decoded_as_they_were_inferred(changes, sizes) -> None:

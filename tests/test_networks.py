@@ -11,13 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from fcfg.diffusion.networks import (
-    Judge,
-    JudgeConfig,
-    UNet,
-    UNetConfig,
-    repeat_for_conditions,
-)
+from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig, repeat_for_conditions
 from fcfg.diffusion.networks.group_norm import GroupNorm
 from fcfg.training import read_config
 from place import DEVICE, anywhere
@@ -88,11 +82,7 @@ layouts = pytest.mark.parametrize("layout", [torch.contiguous_format, torch.chan
 @layouts
 @pytest.mark.parametrize(
     ("dtype", "far", "rounding"),
-    [
-        (torch.float64, 1e-13, 0.0),
-        (torch.float32, 1e-5, 2**-20),
-        (torch.bfloat16, 0.05, 2**-8),
-    ],
+    [(torch.float64, 1e-13, 0.0), (torch.float32, 1e-5, 2**-20), (torch.bfloat16, 0.05, 2**-8)],
 )
 def test_by_channels_it_is_torchs_and_rounded_once(layout, dtype, far, rounding) -> None:
     """However coarse the image is: between image and answer all is float32, or finer."""

@@ -32,9 +32,7 @@ SOLVERS = ("ddim", "fixed-point:2", "dpm-2m", "heun", "bdia:0.5")
 
 
 @pytest.fixture
-def recorded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., CounterfactualPipeline]:
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CounterfactualPipeline]:
     """Prepares a pipeline as on a GPU, which a CPU is made to look like."""
     if DEVICE.type == "cpu":
         make_up_graphs(monkeypatch)

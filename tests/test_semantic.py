@@ -277,9 +277,7 @@ def test_the_objective_is_the_loss_of_its_denoiser_with_and_without_the_conditio
         assert torch.equal(each(batch, draws), expected)
     variants = objective.variants(draws)
     assert variants.pop("validation_loss") == draws
-    assert list(variants) == [
-        *("validation_with_condition", "validation_without_condition"),
-    ]
+    assert list(variants) == [*("validation_with_condition", "validation_without_condition")]
     for kept, (*before, forced, after) in zip((True, False), variants.values(), strict=True):
         assert (*before, after) == (*draws[:2], draws[3])
         assert torch.equal(forced, torch.full_like(keep, kept))

@@ -8,13 +8,4 @@ long as they fit: both by a key of everything that an entry depends on.
 from fcfg.answers.loop import Answer, AnswerLoop, Block, Question, in_blocks
 from fcfg.answers.store import Memory, Store, size_of
 
-__all__ = [
-    "Answer",
-    "AnswerLoop",
-    "Block",
-    "Memory",
-    "Question",
-    "Store",
-    "in_blocks",
-    "size_of",
-]
+__all__ = ["Answer", "AnswerLoop", "Block", "Memory", "Question", "Store", "in_blocks", "size_of"]

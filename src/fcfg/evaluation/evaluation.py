@@ -17,13 +17,7 @@ from typing import Any
 from fcfg.answers import Answer, AnswerLoop, Block, Question, Store, in_blocks
 from fcfg.datasets import portraits
 from fcfg.evaluation.experiment import Experiment, targets_of
-from fcfg.evaluation.measurements import (
-    THRESHOLD,
-    Evaluators,
-    Truth,
-    real_entries,
-    row_entries,
-)
+from fcfg.evaluation.measurements import THRESHOLD, Evaluators, Truth, real_entries, row_entries
 from fcfg.evaluation.pictures import PictureFiles
 from fcfg.evaluation.provenance import without_folders
 from fcfg.evaluation.result_files import Result

@@ -76,9 +76,7 @@ class Evaluators:
             assert isinstance(attribute, Continuous), "find_evaluators takes no others"
             measured[name] = measure(images).clip(attribute.low, attribute.high)
         return replace(
-            reading,
-            attributes=reading.attributes | measured,
-            scores=reading.scores | measured,
+            reading, attributes=reading.attributes | measured, scores=reading.scores | measured
         )
 
     @torch.no_grad()

@@ -118,11 +118,7 @@ def _fits(name: str, graph: CausalGraph) -> bool:
 
 
 def find_experiment(
-    source: str,
-    *,
-    graph: CausalGraph | None = None,
-    model: AnyModel | None = None,
-    **changes: Any,
+    source: str, *, graph: CausalGraph | None = None, model: AnyModel | None = None, **changes: Any
 ) -> Experiment:
     """Return a named experiment, one built from a model's attributes, or one from a YAML file.
 

@@ -23,13 +23,7 @@ from fcfg.model import AnyModel, model_pixels, training_data
 from fcfg.model.inputs import mapping_of
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.images import images_from_bytes
-from fcfg.support.pictures import (
-    SUFFIXES,
-    Pixels,
-    UnreadableError,
-    open_image,
-    to_bytes,
-)
+from fcfg.support.pictures import SUFFIXES, Pixels, UnreadableError, open_image, to_bytes
 
 _FITTED = {
     "crop": "centre-cropped to a square",

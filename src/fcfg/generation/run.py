@@ -166,10 +166,7 @@ def run(
 
 
 def _write(
-    prepared: PreparedRequest,
-    block: Block,
-    answer: Answer,
-    known: Mapping[int, Result],
+    prepared: PreparedRequest, block: Block, answer: Answer, known: Mapping[int, Result]
 ) -> dict[int, Result]:
     """Write the files of the pictures of a block that are new."""
     pair, back, factual = answer.pair, answer.back, prepared.factual

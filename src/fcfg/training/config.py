@@ -23,13 +23,7 @@ from fcfg.support.config_files import (
     read_yaml,
     validate,
 )
-from fcfg.support.errors import (
-    InputError,
-    check_among,
-    nearest,
-    short,
-    together,
-)
+from fcfg.support.errors import InputError, check_among, nearest, short, together
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
 from fcfg.training.kinds import (

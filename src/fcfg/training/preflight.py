@@ -45,10 +45,7 @@ def accelerator_for(run: Run) -> Accelerator:
         state = AcceleratorState()
         before, now = (
             f"{'float32' if precision == 'no' else precision} on {kind}"
-            for precision, kind in (
-                (state.mixed_precision, state.device.type),
-                (autocast, device),
-            )
+            for precision, kind in ((state.mixed_precision, state.device.type), (autocast, device))
         )
         if before != now:
             raise InputError(

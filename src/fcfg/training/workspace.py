@@ -25,6 +25,7 @@ from fcfg.storage.kinds import find_kind
 from fcfg.support.config_files import parse_json, read_text, to_yaml
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.files import remove_unfinished, write_atomically
+from fcfg.support.outputs import make_folder
 from fcfg.training.config import TrainingConfig, read_config
 from fcfg.training.kinds import Scales
 from fcfg.training.state import Checkpoints, under_prefix
@@ -49,23 +50,10 @@ class Workspace:
         """Return the checkpoints of a part."""
         return Checkpoints(self.folder / "state" / part, self.config.run.keep)
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether a part has a checkpoint."""
-        return any(self.checkpoints(part).steps() for part in self.config.parts)
-
     def prepare(self) -> None:
         """Make the folder; refuse one in which the pipeline cannot be saved."""
         replaced_files(self.out)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"--out {self.out}",
-                expected="a folder that can be written",
-                got=error.strerror,
-                do="choose another",
-            ) from error
+        make_folder(self.folder)
 
     def claim(self) -> None:
         """Write the configuration, or refuse to resume with a different one."""
@@ -99,7 +87,8 @@ class Workspace:
     def claim_data(self, splits: Splits, on_progress: OnProgress) -> None:
         """Write digests of the images and their labels, or refuse to resume with others."""
         path, digests = self.folder / "data.json", _digests(splits, on_progress)
-        if path.exists() and self.is_begun:
+        is_begun = any(self.checkpoints(part).steps() for part in self.config.parts)
+        if path.exists() and is_begun:
             subject, do = f"run {self.out}, {path.name}", "delete it, if the data are the same"
             before = parse_json(read_text(path, subject, expected="digests"), subject, do=do)
             for part, change in _CHANGES.items():

@@ -81,10 +81,7 @@ class PixelDistribution:
 
 
 def transfer_residual(
-    x: Images,
-    factual: PixelDistribution,
-    counterfactual: PixelDistribution,
-    strength: float = 1.0,
+    x: Images, factual: PixelDistribution, counterfactual: PixelDistribution, strength: float = 1.0
 ) -> Images:
     r"""Predict counterfactual images, with what the model did not explain of the factual ones.
 
