@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import torch
@@ -58,14 +57,8 @@ def distance(one: Counterfactual, other: Counterfactual) -> float:
     return ((x - y).abs().max() / x.std()).item()
 
 
-@contextmanager
-def without_the_compiler() -> Generator[None]:
-    """All of a compiled call but the compiler, which is not ours and takes half a minute."""
-    torch.compiler.set_stance("force_eager")
-    try:
-        yield
-    finally:
-        torch.compiler.set_stance("default")
+#: All of a compiled call but the compiler, which is not ours and takes half a minute.
+without_the_compiler = partial(torch.compiler.set_stance, "force_eager")
 
 
 class Counting(nn.Module):

@@ -166,11 +166,8 @@ def counted_rows(pipeline: CounterfactualPipeline | None = None) -> Generator[li
     def count(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
         rows.append(len(arguments[0]))
 
-    handle = (pipeline or shared_model()).denoiser.network.register_forward_pre_hook(count)
-    try:
+    with (pipeline or shared_model()).denoiser.network.register_forward_pre_hook(count):
         yield rows
-    finally:
-        handle.remove()
 
 
 def folder_model(folder: Path, count: int = 40) -> CounterfactualPipeline:

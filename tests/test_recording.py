@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -227,13 +228,7 @@ def test_recordings_share_their_memory_and_no_more_are_kept_than_some(
         assert recordings(pipeline) <= 8
 
 
-@contextmanager
-def with_tf32() -> Generator[None]:
-    torch.backends.cudnn.allow_tf32 = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = False
+with_tf32 = partial(torch.backends.cudnn.flags, enabled=True, allow_tf32=True)
 
 
 @contextmanager
