@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -114,31 +115,25 @@ def test_random_attributes_are_legal() -> None:
 # Plan and run -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("pace", "given", "images", "rounds"),
-    [
+def test_seconds_decide_on_images_and_rounds(
+    model: fcfg.CounterfactualPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pace, given, images, rounds in (
         (0.001, {}, 4, 5),
         (0.5, {}, 1, 2),
         (0.5, {"seconds": 360}, 2, 4),
         (9.0, {}, 1, 1),
         (9.0, {"images": 3}, 3, 1),  # what a user asks for is measured
         (0.5, {"compile": True, "images": 1}, 1, 1),
-    ],
-)
-def test_seconds_decide_on_images_and_rounds(
-    model: fcfg.CounterfactualPipeline,
-    monkeypatch: pytest.MonkeyPatch,
-    pace: float,
-    given: dict,
-    images: int,
-    rounds: int,
-) -> None:
-    monkeypatch.setattr(bench, "timed", lambda call, device: (3 * pace, None))  # 3 rows
-    plan = bench.plan("tiny", model, **given)
-    assert (len(plan.workload.images), plan.rounds, plan.workload.steps) == (images, rounds, 4)
-    rows = (4 if plan.compiled else 3) * 16 * images + 3 * images + bench._DEFAULT
-    expected = pace * rows * (1 + rounds) + 60 * plan.compiled
-    assert plan.seconds == pytest.approx(expected)
+    ):
+        took = (3 * pace, None)  # of 3 rows
+        monkeypatch.setattr(bench, "timed", Mock(return_value=took))
+        plan = bench.plan("tiny", model, **given)
+        assert (len(plan.workload.images), plan.rounds) == (images, rounds)
+        assert plan.workload.steps == 4
+        rows = (4 if plan.compiled else 3) * 16 * images + 3 * images + bench._DEFAULT
+        expected = pace * rows * (1 + rounds) + 60 * plan.compiled
+        assert plan.seconds == pytest.approx(expected)
 
 
 @pytest.mark.usefixtures("no_compiler", "quick")
