@@ -1,10 +1,12 @@
-"""The form of error messages: object, expectation, input, advice."""
+"""The form of error messages: object, expectation, input, advice; and what commands print."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,15 @@ def all_refused(subject: str, *calls: Callable[[], object]) -> None:
     for call in calls:
         with refused(subject):
             call()
+
+
+def typed(capsys: pytest.CaptureFixture[str], line: str, *words: object) -> Any:
+    """What a command prints that succeeds; of a line, and of further words as they are."""
+    from fcfg.cli import main
+
+    capsys.readouterr()  # of commands before
+    assert main([*shlex.split(line), *map(str, words)]) == 0
+    return capsys.readouterr()
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:

@@ -24,7 +24,7 @@ from fcfg.cli import _COMMANDS, main
 from fcfg.cli.streams import open_closed, usable_streams
 from fcfg.generation import Request
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
-from refusal import refusal
+from refusal import refusal, typed
 from tiny import GIVEN, draw, tiny_pipeline
 
 COMMANDS = tuple(_COMMANDS)
@@ -107,8 +107,7 @@ def test_what_no_command_takes_is_one_line(words: str, said: str, capsys) -> Non
 
 @pytest.mark.parametrize("name", [*COMMANDS, "data check", "data example"])
 def test_every_option_has_a_description(name: str, capsys) -> None:
-    assert main([*name.split(), "--help"]) == 0
-    out = capsys.readouterr().out
+    out = typed(capsys, *name.split(), "--help").out
     assert "Options:\n" in out
     assert re.search(rf"\n +fcfg {name}", out) or name == "data"  # an example, on a line
     assert not re.search(r"(?m)^  --[^ ]+( / --no-[^ ]+)?( [^ ]+)?( +\.|\n +\.)$", out)
@@ -116,12 +115,10 @@ def test_every_option_has_a_description(name: str, capsys) -> None:
 
 def test_an_option_is_what_the_source_says(capsys) -> None:
     """Of a class, and of a function, whose documentation is the help."""
-    assert main(["calibrate", "--help"]) == 0
-    words = " ".join(capsys.readouterr().out.split())
+    words = " ".join(typed(capsys, "calibrate --help").out.split())
     assert "--seed N Seed of draws and resamples. [default: 0]" in words
     assert "--at-least-real / --no-at-least-real Raise the weight of a binary attribute" in words
-    assert main(["evaluate", "--help"]) == 0
-    words = " ".join(capsys.readouterr().out.split())
+    words = " ".join(typed(capsys, "evaluate --help").out.split())
     assert "--images N Largest number of images. --seed N" in words  # the experiment's by default
 
 
@@ -131,8 +128,7 @@ def test_a_group_holds_further_commands(capsys) -> None:
         "data --help": "Check data before training.",
         "data check --help": "\n      fcfg data check faces/ --group person --init faces.yaml\n",
     }.items():
-        assert main(words.split()) == 0
-        assert said in capsys.readouterr().out
+        assert said in typed(capsys, words).out
     for words, said in {
         "data check nowhere": "fcfg data check: data, path: expected",
         "data chek": "fcfg data: no such command 'chek'",
@@ -181,8 +177,7 @@ def test_warnings_are_one_line(monkeypatch, capsys) -> None:
     shown = warnings.showwarning
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        assert main(["train"]) == 0
-    assert capsys.readouterr().err == "fcfg: warning: the disk is nearly full\n"
+        assert typed(capsys, "train").err == "fcfg: warning: the disk is nearly full\n"
     assert warnings.showwarning is shown
 
 
@@ -274,8 +269,7 @@ def asking(model: str, *more: str, images: str = "faces") -> list[str]:
 def test_generate_writes_and_says_what_it_did(model, tmp_path: Path, faces, capsys) -> None:
     draw(tmp_path / "faces", ["ben.png"], size=11)
     words = f"generate {model} faces --do age=80 --do smiling=flip --sampling 2 --device cpu"
-    assert main(words.split()) == 0
-    out, err = capsys.readouterr()
+    out, err = typed(capsys, words)
     assert err == ""  # no bar without a terminal
     folder = Path("counterfactuals/tiny/age=80,smiling=flip")
     said = [f"3 pictures, {DEFAULT_GUIDANCE}, ddim quadratic 2, on cpu", "resized to 8 x 8"]
@@ -306,8 +300,7 @@ def test_generate_is_shared_by_processes(model, faces, tmp_path, capsys, monkeyp
     said = []
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
-        assert main(words) == 0
-        said.append(capsys.readouterr())
+        said.append(typed(capsys, *words))
     assert said[0].out.startswith("3 pictures in 2 parts, ")
     assert said[1].out == "Written to counterfactuals/tiny/age=80\n"
     assert said[1].err == ""
@@ -318,8 +311,7 @@ def test_generate_shows_a_part_of_many(model, tmp_path: Path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     draw(tmp_path / "many", [f"{number:02}.png" for number in range(23)])
     for again in (False, True):
-        assert main(asking(model, "--do", "smiling=1", "--no-reverse", images="many")) == 0
-        out = capsys.readouterr().out
+        out = typed(capsys, *asking(model, "--do", "smiling=1", "--no-reverse", images="many")).out
         shown = [text in out for text in ("19.png", "20.png", "and 3 more, in record.json")]
         assert shown == [True, False, True]
         assert "reversal" not in out
@@ -330,8 +322,7 @@ def test_generate_works_without_a_judge(faces, tmp_path: Path, capsys) -> None:
     fcfg.save(tiny_pipeline(judge=False), tmp_path / "blind")
     words = ["generate", "blind", "faces", "--do", "smiling=1", "--sampling", "1"]
     assert "no judge" in refusal(capsys, *words)
-    assert main([*words, "--attributes", GIVEN]) == 0
-    assert "judge" not in capsys.readouterr().out
+    assert "judge" not in typed(capsys, *words, "--attributes", GIVEN).out
 
 
 def test_every_model_and_intervention_has_a_folder_of_its_own() -> None:

@@ -14,6 +14,7 @@ from fcfg.model import load
 from fcfg.reports import compare
 from fcfg.reports.strips import read_album
 from fcfg.sampling import as_sampling
+from refusal import typed
 
 
 @pytest.fixture
@@ -39,8 +40,7 @@ def rows(folder: Path) -> list[dict]:
 
 @pytest.mark.parametrize("tiny", [(10, 8)], indirect=True)  # its reading with fewer is another
 def test_the_demo_says_what_it_saw_and_where_to_look(tiny: Path, capsys) -> None:
-    assert main(["demo"]) == 0
-    said = capsys.readouterr().out
+    said = typed(capsys, "demo").out
     assert "do(smiling)" in said
     assert "CFG 3.0" in said
     assert "FCFG 3.0 / 1.2" in said
@@ -75,11 +75,9 @@ def listed(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_finished_demo_is_shown_again_and_computed_again_on_demand(tiny: Path, capsys) -> None:
-    assert main(["demo"]) == 0
-    before, shown = listed(tiny / "runs/demo"), capsys.readouterr().out
+    shown, before = typed(capsys, "demo").out, listed(tiny / "runs/demo")
     scores = [row["scores"] for row in rows(tiny / "runs/demo")]
-    assert main(["demo"]) == 0
-    again = capsys.readouterr().out
+    again = typed(capsys, "demo").out
     assert listed(tiny / "runs/demo") == before
     assert again == "runs/demo holds a finished run; --overwrite starts it again.\n" + shown
     (tiny / "runs/demo/pictures/own.txt").write_text("mine")

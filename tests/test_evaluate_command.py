@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from fcfg.reports import compare
 from fcfg.sampling import as_sampling
 from fcfg.support import progress
 from fcfg.support.config_files import to_yaml
-from refusal import all_refused, refused, refused_line
+from refusal import all_refused, refused, refused_line, typed
 from terminals import Terminal
 
 GRAPH = portraits.graph("portraits")
@@ -108,8 +107,7 @@ def test_what_is_missing_unknown_or_does_not_fit_is_one_line(
 
 def test_the_list_has_every_experiment_that_fits_with_its_title(model, capsys) -> None:
     for words, graph in (([], None), ([model], GRAPH)):
-        assert main(["evaluate", "--list", *words]) == 0
-        lines = capsys.readouterr().out.splitlines()
+        lines = typed(capsys, "evaluate --list", *words).out.splitlines()
         found = {line.split()[0]: line for line in lines}
         assert list(found) == list(experiments(graph))
         assert all(find_experiment(n, graph=graph).title in line for n, line in found.items())
@@ -134,8 +132,7 @@ def test_what_is_shown_is_what_would_be_asked_and_can_be_read_back(
         given = {"sampling": str(as_sampling(text))}
         asked[f"own.yaml --sampling '{text}'"] = OWN.model_copy(update=given)
     for words, wanted in asked.items():
-        assert main(["evaluate", "--show", *shlex.split(words)]) == 0
-        Path("shown.yaml").write_text(capsys.readouterr().out)
+        Path("shown.yaml").write_text(typed(capsys, f"evaluate --show {words}").out)
         assert find_experiment("shown.yaml") == wanted, words
 
 
@@ -143,8 +140,7 @@ def test_a_model_of_a_folder_is_evaluated_in_one_line(tmp_path: Path, monkeypatc
     """Whatever its attributes are, and however few images there are."""
     monkeypatch.chdir(tmp_path)
     folder = saved(tmp_path / "digits", folder_model(tmp_path / "faces", 3).provenance)
-    assert main(["evaluate", folder, "fid", "--sampling", "2", "--no-report"]) == 0
-    out = capsys.readouterr().out
+    out = typed(capsys, "evaluate", folder, "fid", "--sampling", "2", "--no-report").out
     assert "3 images (the whole test split), 15 questions of each" in out
     assert "AUROC and distances need at least 200 images, and this run has 3" in out
     header = read_results("runs/evaluate/digits/fid").header
@@ -154,8 +150,7 @@ def test_a_model_of_a_folder_is_evaluated_in_one_line(tmp_path: Path, monkeypatc
 
 def test_the_advice_of_a_refusal_can_be_followed(model, capsys) -> None:
     words = [model, "baselines", "--sampling", "paper", "--no-anchor", "--show"]
-    assert main(["evaluate", *words]) == 0
-    advised = Experiment.model_validate(yaml.safe_load(capsys.readouterr().out))
+    advised = Experiment.model_validate(yaml.safe_load(typed(capsys, "evaluate", *words).out))
     assert all(plan.rows for plan in advised.plans(tiny_model()).values())
 
 
@@ -163,8 +158,7 @@ def test_the_advice_of_a_refusal_can_be_followed(model, capsys) -> None:
 
 
 def test_a_run_shows_its_table_and_writes_its_report(model, mine, capsys) -> None:
-    assert main(["evaluate", model, mine]) == 0
-    out, folder = capsys.readouterr().out, Path("runs/evaluate/tiny/mine")
+    out, folder = typed(capsys, "evaluate", model, mine).out, Path("runs/evaluate/tiny/mine")
     assert out.startswith("mine: Ours\n2 images, 3 questions of each, on cpu\n  2 steps of ")
     said = ["lpips: no LPIPS: it takes images of at least 32 by 32", f"results: {folder}"]
     said += ["do(smiling)", "CFG 3.0", "factor error"]
@@ -175,8 +169,7 @@ def test_a_run_shows_its_table_and_writes_its_report(model, mine, capsys) -> Non
     header = read_results(folder).header
     assert (header["model"]["name"], header["environment"]["precision"]) == ("tiny", "float32")
     before = (folder / "results-0-of-1.jsonl").read_bytes()
-    assert main(["evaluate", model, mine, "--no-report"]) == 0
-    assert "Report" not in capsys.readouterr().out
+    assert "Report" not in typed(capsys, "evaluate", model, mine, "--no-report").out
     assert (folder / "results-0-of-1.jsonl").read_bytes() == before
     assert main(["evaluate", model, mine, "--sampling", "3"]) == 2
     assert "choose another --out" in capsys.readouterr().err
@@ -190,10 +183,9 @@ def test_shards_of_a_folder_of_images_say_what_is_to_come(mine, tmp_path: Path, 
     assert "--data DIR" in capsys.readouterr().err
     words = ["evaluate", folder, mine, "--data", "moved", "--out", "run", "--batch-size", "8"]
     words += ["--cache", "noise", "--no-reverse", "--images", "3", "--device", "cpu"]
-    assert main([*words, "--shard", "1/2"]) == 0
-    assert capsys.readouterr().out.endswith("3 rows are there, 6 are still to come\n")
-    assert main([*words, "--shard", "0/2", "--commit", "abc", "--precision", "bf16"]) == 0
-    out = capsys.readouterr().out
+    first = typed(capsys, *words, "--shard", "1/2").out
+    assert first.endswith("3 rows are there, 6 are still to come\n")
+    out = typed(capsys, *words, "--shard", "0/2", "--commit", "abc", "--precision", "bf16").out
     said = [text in out for text in ("probability", "after reversal", "error to the truth")]
     assert said == [True, False, False]
     assert read_results("run").header["commit"] == "abc"
@@ -208,8 +200,7 @@ def test_processes_that_were_launched_together_share_the_images(
     said = []
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
-        assert main([*words, "--out", "two"]) == 0
-        said.append(capsys.readouterr().out)
+        said.append(typed(capsys, *words, "--out", "two").out)
     assert "2 images, 3 questions of each" in said[0]
     assert "are still to come" in said[0]
     assert "questions of each" not in said[1]  # but the table of whoever ends last

@@ -20,7 +20,7 @@ from fcfg.evaluation import Experiment, choose_subset
 from fcfg.training import presets, read_config
 from fcfg.training.config import TrainingConfig
 from fcfg.training.preflight import expected_time
-from refusal import refused, refused_line
+from refusal import refused, refused_line, typed
 from runs import tiny, tiny_file
 
 SMALL = ["--set", "model.steps=2", "--set", "judge.steps=2"]
@@ -59,8 +59,7 @@ run: {sheets: 1}
 
 
 def test_a_dry_run_prints_what_would_be_done_and_does_nothing(elsewhere: Path, capsys) -> None:
-    assert main(["train", "portraits", "--dry-run", "--set", "seed=5", "--out", "here"]) == 0
-    out, err = capsys.readouterr()
+    out, err = typed(capsys, "train portraits --dry-run --set seed=5 --out here")
     assert err == ""
     assert not list(elsewhere.iterdir())
     comments = [line for line in out.splitlines() if line.startswith("#")]
@@ -68,8 +67,7 @@ def test_a_dry_run_prints_what_would_be_done_and_does_nothing(elsewhere: Path, c
         assert comments[number].startswith(f"# {word}: ")
     (elsewhere / "copy.yaml").write_text(out)
     assert read_config("copy.yaml") == read_config("portraits", ["seed=5"])
-    assert main(["train", "--help"]) == 0
-    out = capsys.readouterr().out
+    out = typed(capsys, "train --help").out
     assert [name for name in presets() if name not in out] == []
 
 
@@ -94,8 +92,7 @@ def test_what_is_wrong_is_one_line_and_data_may_lie_elsewhere(elsewhere: Path, c
 def test_what_is_set_and_which_part_are_what_is_trained(elsewhere: Path, capsys) -> None:
     """The folder is runs/NAME unless another is given."""
     file = str(tiny_file(elsewhere))
-    assert main(["train", file, "--part", "judge", *SMALL]) == 0
-    out, err = capsys.readouterr()
+    out, err = typed(capsys, "train", file, "--part", "judge", *SMALL)
     assert out == ""
     assert "judge: step 2 of 2, loss " in err
     assert "steps: judge 2\ntime: about " in err
@@ -144,13 +141,12 @@ def test_a_run_that_is_stopped_ends_with_its_code_and_one_line(
         "fcfg train: judge: stopped at step 1 of 6, which is kept; run the same command again to "
         "go on."
     )
-    assert main([*words, "--set", "run.tensorboard=true"]) == 0
-    assert "judge: going on at step 1 of 6\n" in capsys.readouterr().err
+    said = typed(capsys, *words, "--set", "run.tensorboard=true").err
+    assert "judge: going on at step 1 of 6\n" in said
     (events,) = (elsewhere / "runs/tiny/training/tensorboard").iterdir()
     assert events.stat().st_size > 0
     monkeypatch.setenv("RANK", "1")  # all but the first process are quiet
-    assert main(words) == 0
-    assert capsys.readouterr() == ("", "")
+    assert typed(capsys, *words) == ("", "")
 
 
 # A stranger's own data
@@ -158,8 +154,7 @@ def test_a_run_that_is_stopped_ends_with_its_code_and_one_line(
 
 def test_from_a_folder_of_pictures_to_counterfactuals(elsewhere: Path, capsys) -> None:
     strangers_folder(elsewhere)
-    assert main(["train", "faces.yaml"]) == 0
-    err = capsys.readouterr().err
+    err = typed(capsys, "train faces.yaml").err
     steps = "scm 2 (2 for each attribute with causes), judge 2, diffusion 3"
     assert f"images: 20 train, 2 val, 2 test\nsteps: {steps}\n" in err
     for part in ("scm: step 2 of 2", "judge: step 2 of 2", "diffusion: step 3 of 3"):
@@ -195,8 +190,7 @@ def test_a_run_goes_on_with_the_data_it_began_with_and_with_no_others(
     words = ["train", str(strangers_folder(elsewhere)), "--part", "scm"]
     assert main(words) == 0
     shutil.copytree(elsewhere / "faces", elsewhere / "copy", copy_function=shutil.copyfile)
-    assert main([*words, "--data", "copy"]) == 0
-    capsys.readouterr()
+    typed(capsys, *words, "--data", "copy")
     table = (elsewhere / "copy/metadata.csv").read_text()
     other_label = table.replace("5.png,1,fair,25", "5.png,0,fair,25")
     one_less = table.replace("\n5.png,1,fair,25", "")
@@ -243,8 +237,7 @@ def test_pictures_that_cannot_be_read_are_refused_or_left_out(elsewhere: Path, c
     assert "1 that cannot: 'more/0.png'" in refused_at_last(capsys, *words[1:])
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        assert main([*words, "--skip-bad"]) == 0
-        err = capsys.readouterr().err
+        err = typed(capsys, *words, "--skip-bad").err
         assert "fcfg: warning: 1 of 24 images in " in err
         assert "cannot be read and are skipped: 'more/0.png'" in err
         assert "images: 22 train, 1 val\n" in err
