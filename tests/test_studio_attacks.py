@@ -239,18 +239,14 @@ def test_a_body_without_end_is_left() -> None:
 HOSTILE = {
     "nothing of HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
     "a long header": b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
-    "many headers": b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
     "a broken chunk": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZ\r\n",
     "half a chunk": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
-    "two lengths": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-    "many digits": b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
     "many requests at once": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 300,
     "requests, then garbage": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 3 + b"\0\r\n\r\n" * 3,
     "a web socket": b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "HTTP/1.0 that stays": b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" * 2,
-    "HTTP/0.9": b"GET /\r\n",
     "a proxy's request": b"CONNECT evil.com:80 HTTP/1.1\r\nHost: evil.com\r\n\r\n",
     "another address": b"GET http://evil.com/ HTTP/1.1\r\nHost: a\r\n\r\n",
     "a broken escape": b"GET /%ff%00%zz HTTP/1.1\r\nHost: a\r\n\r\n",
