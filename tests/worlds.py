@@ -33,6 +33,14 @@ RULES = [  # global and factored
 ]
 
 
+ANY_RULE = [
+    Guidance.none(),
+    *RULES,
+    Guidance.contrast(1.5),
+    Guidance.parse("fcontrast:smiling=2,male=1.5,young=1"),
+]
+
+
 class MixtureNetwork(nn.Module):
     """Exact noise predictions of x | a ~ N(mean(a), spread²), a binary with any prior.
 
@@ -190,6 +198,25 @@ def ask(
     faces, attributes = mixture_faces(pipeline, n)
     question = {"do": {"smiling": "flip"}} | options
     return faces, pipeline.counterfactual(faces, attributes, **question)
+
+
+def walk(
+    pipeline: CounterfactualPipeline, faces: Tensor, table: dict, rule: Guidance, **options: Any
+) -> tuple[Counterfactual, list[Tensor]]:
+    """An anchored answer to the factual attributes, and its states.
+
+    All steps are taken: the pipeline would return the images, since nothing changes.
+    """
+    abduction, states = pipeline.abduct(faces, table, **options), list[Tensor]()
+    action = pipeline.act(table, {"male": table["male"]}, keys=abduction.keys)
+    drawn = options.get("drawn_noise", False)
+    pair = pipeline.predict(
+        abduction,
+        action,
+        rule.replace(anchor=True, drawn_noise=drawn),
+        on_step=lambda record: states.append(record.trajectory.x),
+    )
+    return pair, states
 
 
 def mixture(n: int, **options: Any) -> tuple[CounterfactualPipeline, Tensor, dict]:
