@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from pydantic import TypeAdapter
 
 from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.datasets.celeba import MosaicData
 from fcfg.datasets.morphomnist import MorphoMNISTData
 from fcfg.datasets.nih import NIHData
-from fcfg.datasets.registry import DATA_SETS, DataConfig, DiskData
+from fcfg.datasets.registry import DiskData
 from refusal import refused
 from trees import celeba, embed, loaded, mimic, morphomnist, mosaic, nih, space_of, write
 
@@ -207,13 +206,6 @@ def test_what_a_tree_lacks_is_named_with_where_to_get_it(tmp_path: Path, maker) 
         (tmp_path / "away").rename(path)
     with refused("data, path", "got none"):
         type(config)().listing(space_of(config))
-
-
-def test_every_format_is_a_configuration() -> None:
-    for name, options in DATA_SETS.items():
-        config = TypeAdapter(DataConfig).validate_python({"format": name})
-        assert isinstance(config, options)
-        assert config.model_dump()["format"] == name
 
 
 @pytest.mark.parametrize(

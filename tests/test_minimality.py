@@ -38,7 +38,6 @@ from refusal import all_refused, refused
 DOS = ("male", "male+young")  # both values of male are among the first six images
 ANCHORED = f"{CFG};anchor=true"
 CYCLED: dict[str, Any] = {"cycles": 3, "do": DOS, "guidance": (CFG, FCFG, ANCHORED)}
-STILL, FAR = math.log(0.8 + 0.2 * math.e), math.log(0.8 * math.e + 0.2)
 
 
 def reference(x: np.ndarray, y: np.ndarray, own: list[Any], wanted: list[Any]) -> list[float]:
@@ -78,25 +77,6 @@ def test_minimality_agrees_with_counting_pairs(n: int) -> None:
     both = rng.integers(0, 2, size=(n, 2))  # several targets agree only together
     pairs = [list(map(tuple, rows.tolist())) for rows in (both, 1 - both)]
     assert minimality(x, y, both, 1 - both) == pytest.approx(reference(x, y, *pairs), nan_ok=True)
-
-
-def test_the_extremes_are_known() -> None:
-    """Two groups of images, 10 apart, and 1 wide."""
-    own = np.repeat([0, 1], 20)
-    spread = np.tile(np.linspace(0, 1, 20), 2)
-    x = (10 * own + spread)[:, None]
-    toward = 1 - 2 * own[:, None]
-
-    def mean_of(y: np.ndarray) -> float:
-        return float(minimality(x, y, own, 1 - own).mean())
-
-    assert mean_of(x) == pytest.approx(STILL)  # nothing was done
-    assert mean_of(x + 5 * toward) == 0  # further than its own group, nearer than the other
-    assert mean_of(x + 99 * toward) == pytest.approx(FAR)
-    assert 0 < mean_of(x + 10 * toward) < FAR
-    together = np.zeros((40, 1))  # no feature tells images apart
-    assert mean_of(together + 1) > 0
-    assert minimality(together, together, own, 1 - own) == pytest.approx(1.0)  # the worst
 
 
 def test_fifths_hold_equally_many() -> None:
@@ -172,7 +152,7 @@ def test_a_model_that_composes_exactly_returns_the_images_ever_again(tmp_path: P
     for cell in summary.compositions.values():
         assert cell.repeated_mae.value == pytest.approx(0, abs=1e-5)
     for cell in summary.cells.values():  # which does nothing under an intervention, either
-        assert 0 < cell.minimality.value <= STILL + 1e-6
+        assert 0 < cell.minimality.value <= math.log(0.8 + 0.2 * math.e) + 1e-6
 
 
 def test_costs_count_the_cycles(tmp_path: Path) -> None:
