@@ -13,14 +13,7 @@ from torch import Tensor
 
 from evaluations import asked, evaluation
 from fcfg.causal.attributes import AttributeSpace, Binary
-from fcfg.causal.scm import StructuralCausalModel
-from fcfg.datasets.morphomnist import MorphoMNISTData
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
-from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.evaluation import Evaluators, choose_subset, find_evaluators
-from fcfg.judge import AttributeJudge
 from fcfg.metrics.strokes import (
     SCALE,
     distance_to_background,
@@ -29,10 +22,10 @@ from fcfg.metrics.strokes import (
     stroke_intensity,
     stroke_thickness,
 )
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.reports import compare, write_report
 from fcfg.support.images import images_from_bytes
 from refusal import refused
+from tiny import pipeline_over
 from trees import morphomnist, ring, space_of, usual
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "morphomnist"
@@ -204,23 +197,11 @@ def test_measured_values_agree_with_the_published_ones() -> None:
 # Evaluation --------------------------------------------------------------------------------------
 
 
-def model(config: MorphoMNISTData) -> CounterfactualPipeline:
-    """A model of the data that nobody trained."""
-    torch.manual_seed(0)
-    space, graph = usual("morphomnist")
-    small = {"base": 8, "multipliers": (1,), "attention": (), "blocks": 1, "condition": 12}
-    network = UNet(UNetConfig(size=32, channels=1, **small))
-    denoiser = Denoiser(network, AttributeEmbedder(space, width=4), NoiseSchedule())
-    scm = StructuralCausalModel(space, graph)
-    scm.fit(config.load(space)["train"].attributes, steps=2)
-    reader = Judge(JudgeConfig(channels=1, outputs=sum(space.widths), width=4))
-    provenance = {"training": {"data": config.model_dump(mode="json")}}
-    judge = AttributeJudge(reader, space).eval()
-    return CounterfactualPipeline(denoiser.eval(), scm, judge=judge, provenance=provenance)
-
-
 def test_evaluation_measures_what_can_be_measured_and_reads_the_rest(tmp_path: Path) -> None:
-    pipeline = model(morphomnist(tmp_path))
+    config, (space, graph) = morphomnist(tmp_path), usual("morphomnist")
+    table = config.load(space)["train"].attributes
+    pipeline = pipeline_over(space, graph, table, channels=1, size=32)
+    pipeline.provenance = {"training": {"data": config.model_dump(mode="json")}}
     evaluators = find_evaluators(pipeline, size=8)
     experiment = asked(do=("thickness",), guidance=("cfg:2.0",), images=6, balance=())
     subset = choose_subset(pipeline, experiment)

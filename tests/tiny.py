@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
+from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous, Table
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
@@ -47,20 +47,30 @@ def small_unet(**shape: Any) -> UNet:
     return network
 
 
-def tiny_pipeline(channels: int = 3, *, judge: bool = True) -> CounterfactualPipeline:
-    """A model that answers in milliseconds; the command line is tested with it, too."""
-    torch.manual_seed(0)
-    network = small_unet(channels=channels)
-    embedder, schedule = AttributeEmbedder(SPACE, width=8), NoiseSchedule("linear", 100)
-    denoiser = Denoiser(network, embedder, schedule, channels=channels, stride=2).eval()
-    scm = StructuralCausalModel(SPACE, GRAPH)
+def people() -> Table:
     rng = np.random.default_rng(0)
     columns = {"smiling": rng.integers(0, 2, 200), "age": rng.uniform(0, 100, 200)}
-    scm.fit(columns | {"hair": rng.integers(0, 3, 200)}, steps=5)
-    reader = None
+    return columns | {"hair": rng.integers(0, 3, 200)}
+
+
+def tiny_pipeline(channels: int = 3, *, judge: bool = True) -> CounterfactualPipeline:
+    """A model that answers in milliseconds; the command line is tested with it, too."""
+    return pipeline_over(SPACE, GRAPH, people(), judge=judge, channels=channels)
+
+
+def pipeline_over(
+    space: AttributeSpace, graph: CausalGraph, table: Table, *, judge: bool = True, **shape: int
+) -> CounterfactualPipeline:
+    """A model of three attributes that nobody trained."""
+    torch.manual_seed(0)
+    network = small_unet(**shape)
+    embedder, schedule = AttributeEmbedder(space, width=8), NoiseSchedule("linear", 100)
+    denoiser = Denoiser(network, embedder, schedule).eval()
+    scm, reader = StructuralCausalModel(space, graph), None
+    scm.fit(table, steps=5)
     if judge:
-        config = JudgeConfig(channels=channels, outputs=sum(SPACE.widths), width=4)
-        reader = AttributeJudge(Judge(config), SPACE).eval()
+        config = JudgeConfig(channels=denoiser.channels, outputs=sum(space.widths), width=4)
+        reader = AttributeJudge(Judge(config), space).eval()
     return CounterfactualPipeline(denoiser, scm, judge=reader, provenance={"seed": 3})
 
 
