@@ -149,12 +149,9 @@ class Partition(_Lists):
     def by_intervention(cls, graph: CausalGraph, targets: Iterable[str]) -> Partition:
         """Two groups, 'affected' and 'invariant' (Sec. 3.3); either may be empty."""
         affected = graph.affected(targets)
-        return cls(
-            {
-                "affected": [node for node in graph.nodes if node in affected],
-                "invariant": [node for node in graph.nodes if node not in affected],
-            }
-        )
+        reached = [node for node in graph.nodes if node in affected]
+        others = [node for node in graph.nodes if node not in affected]
+        return cls({"affected": reached, "invariant": others})
 
     @classmethod
     def by_attribute(cls, graph: CausalGraph) -> Partition:

@@ -172,10 +172,7 @@ class StructuralCausalModel(nn.Module):
 
     @torch.no_grad()
     def act(
-        self,
-        table: TableLike,
-        do: Mapping[str, Intervention],
-        noise: Mapping[str, Tensor],
+        self, table: TableLike, do: Mapping[str, Intervention], noise: Mapping[str, Tensor]
     ) -> Table:
         """Compute the attributes under an intervention (Algorithm 2).
 

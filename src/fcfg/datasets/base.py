@@ -182,12 +182,9 @@ def split_by_group(groups: Sequence[str], fractions: Fractions, seed: int) -> li
     val, test = (max(1, round(f * len(unique))) if f > 0 else 0 for f in fractions[1:])
     train = len(unique) - val - test
     if train < 1:
-        raise InputError(
-            "data, fractions",
-            expected=f"at least {1 + (val > 0) + (test > 0)} groups for {fractions}",
-            got=f"{len(unique)}",
-            do="add images, or change the fractions",
-        )
+        expected = f"at least {1 + (val > 0) + (test > 0)} groups for {fractions}"
+        do = "add images, or change the fractions"
+        raise InputError("data, fractions", expected=expected, got=f"{len(unique)}", do=do)
     names = [split for split, n in zip(SPLITS, (train, val, test), strict=True) for _ in range(n)]
     split_of = dict(zip(unique, names, strict=True))
     return [split_of[group] for group in groups]

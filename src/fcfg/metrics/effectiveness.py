@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fcfg.metrics.intervals import Bootstrap, Estimate, check_column, mean
+from fcfg.metrics.intervals import Bootstrap, Estimate, Floats, check_column, mean
 from fcfg.support.errors import InputError
 
 #: Smallest number of images for an AUROC; its interval is too wide for fewer.
@@ -38,9 +38,7 @@ def auroc(
     return bootstrap.estimate(lambda weights: auroc_of_rows(score, label == 1, weights))
 
 
-def auroc_of_rows(
-    scores: NDArray[np.float64], is_one: NDArray[np.bool_], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def auroc_of_rows(scores: Floats, is_one: NDArray[np.bool_], weights: Floats) -> Floats:
     """AUROC for each row of weights of the images, (rows, n); NaN where it has a single class."""
     of_image = weights.T  # one image a row, as resamples are laid out: whole rows are fast to pick
     one, zero = np.flatnonzero(is_one), np.flatnonzero(~is_one)
@@ -74,7 +72,7 @@ def macro_auroc(
     for column in columns.T:
         check_column("scores", column, bootstrap)
 
-    def average(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def average(weights: Floats) -> Floats:
         areas = [auroc_of_rows(column, label == k, weights) for k, column in enumerate(columns.T)]
         with np.errstate(invalid="ignore"):  # a row of weights with a single level has none
             return np.nansum(areas, axis=0) / np.isfinite(areas).sum(axis=0)
@@ -82,9 +80,7 @@ def macro_auroc(
     return bootstrap.estimate(average)
 
 
-def _check_labels(
-    labels: ArrayLike, levels: int, bootstrap: Bootstrap, few: bool
-) -> NDArray[np.float64]:
+def _check_labels(labels: ArrayLike, levels: int, bootstrap: Bootstrap, few: bool) -> Floats:
     """Return labels of at least two levels, or refuse them, or too few images."""
     if bootstrap.n < MIN_IMAGES and not few:
         got = f"{bootstrap.n}: too few images for a metric"
@@ -93,12 +89,9 @@ def _check_labels(
     label = check_column("labels", labels, bootstrap)
     found = np.unique(label).tolist()
     if len(found) < 2 or not set(found) <= set(range(levels)):
-        raise InputError(
-            "labels",
-            expected=f"at least two levels, numbered 0 to {levels - 1}",
-            got=f"{found[:5]}",
-            do="an AUROC of one class has no value; choose images of several",
-        )
+        expected = f"at least two levels, numbered 0 to {levels - 1}"
+        do = "an AUROC of one class has no value; choose images of several"
+        raise InputError("labels", expected=expected, got=f"{found[:5]}", do=do)
     return label
 
 
@@ -137,7 +130,7 @@ def correlation(
     return bootstrap.estimate(lambda weights: _correlations(s, v, weights))
 
 
-def _ranks(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ranks(columns: Floats) -> Floats:
     """Ranks within each column; ties share their mean rank."""
     ranks = np.empty_like(columns)
     for level, column in enumerate(columns.T):
@@ -146,9 +139,7 @@ def _ranks(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranks
 
 
-def _correlations(
-    scores: NDArray[np.float64], values: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _correlations(scores: Floats, values: Floats, weights: Floats) -> Floats:
     """Correlation for each row of weights (rows, n); NaN where a row has no spread."""
     columns = [*_products(scores, values), np.ones(len(scores)), scores, values]
     sums = weights @ np.column_stack(columns)  # all at once: the weights are read a single time
@@ -158,8 +149,6 @@ def _correlations(
     return covariances[2] / np.sqrt(np.where(spread > 1e-20, spread, np.nan))
 
 
-def _products(
-    one: NDArray[np.float64], other: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _products(one: Floats, other: Floats) -> tuple[Floats, Floats, Floats]:
     """Products of two tables of columns, row by row: each with itself, then with the other."""
     return (one * one).sum(axis=1), (other * other).sum(axis=1), (one * other).sum(axis=1)

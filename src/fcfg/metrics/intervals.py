@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fcfg.support.errors import InputError, check_integer, check_is
+
+Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,13 @@ class Bootstrap:
         check_integer("bootstrap, seed", self.seed, 0, 2**63 - 1, do="0 is the default")
 
     @cached_property
-    def counts(self) -> NDArray[np.float64]:
+    def counts(self) -> Floats:
         """Number of times each image occurs in each resample, (resamples, n), image by image."""
         rng = np.random.default_rng(self.seed)
         drawn = rng.multinomial(self.n, np.full(self.n, 1 / self.n), size=self.resamples)
         return drawn.astype(np.float64, order="F")
 
-    def estimate(
-        self, statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    ) -> Estimate:
+    def estimate(self, statistic: Callable[[Floats], Floats]) -> Estimate:
         """Evaluate a statistic on the images and on all resamples.
 
         Args:
@@ -70,7 +71,7 @@ class Estimate:
     """
 
     value: float  #: value on the images themselves
-    replicates: NDArray[np.float64] = field(repr=False)
+    replicates: Floats = field(repr=False)
     """Value on each resample, (resamples,); NaN if undefined, such as an AUROC of one class."""
     n: int  #: number of images
 
@@ -139,7 +140,7 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike, bootstrap: Bootstrap) 
     return Estimate(float(over.sum() / under.sum()), replicates, bootstrap.n)
 
 
-def check_column(name: str, values: ArrayLike, bootstrap: Bootstrap) -> NDArray[np.float64]:
+def check_column(name: str, values: ArrayLike, bootstrap: Bootstrap) -> Floats:
     """Return finite numbers, one for each image of a bootstrap, or refuse them."""
     column = np.asarray(values, dtype=np.float64)
     if column.shape != (bootstrap.n,):
@@ -147,10 +148,7 @@ def check_column(name: str, values: ArrayLike, bootstrap: Bootstrap) -> NDArray[
         do = "make the bootstrap of the same images"
         raise InputError(name, expected=expected, got=f"shape {column.shape}", do=do)
     if not np.isfinite(column).all():
-        raise InputError(
-            name,
-            expected="finite numbers",
-            got=f"{int((~np.isfinite(column)).sum())} of {bootstrap.n} NaN or infinite",
-            do="look for images that overflowed, and exclude them from both sides",
-        )
+        got = f"{int((~np.isfinite(column)).sum())} of {bootstrap.n} NaN or infinite"
+        do = "look for images that overflowed, and exclude them from both sides"
+        raise InputError(name, expected="finite numbers", got=got, do=do)
     return column

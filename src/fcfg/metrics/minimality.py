@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from fcfg.metrics.intervals import Floats
 from fcfg.support.errors import InputError
 
 _WEIGHTS = 0.8, 0.2  # of going too far, and of staying too near
@@ -33,7 +34,7 @@ _ROWS = 256  # images that are compared with all others at once
 
 def minimality(
     factual: ArrayLike, counterfactual: ArrayLike, own: ArrayLike, wanted: ArrayLike
-) -> NDArray[np.float64]:
+) -> Floats:
     """Counterfactual latent divergence of each image, (n,).
 
     It is NaN if the value of an image does not change, or no factual image has the requested one.
@@ -81,7 +82,7 @@ def _alike(values: NDArray[np.generic], others: NDArray[np.generic]) -> NDArray[
     return (values[:, None] == others[None]).all(axis=2)
 
 
-def _share(hits: NDArray[np.bool_], members: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _share(hits: NDArray[np.bool_], members: NDArray[np.bool_]) -> Floats:
     """Share of the members of each row that are hits; NaN if there are none."""
     with np.errstate(invalid="ignore"):
         return (hits & members).sum(axis=1) / members.sum(axis=1)

@@ -99,10 +99,7 @@ def check_images(name: str, images: Tensor) -> Float[Tensor, "n channel *size"]:
         raise InputError(name, expected=expected, got=f"shape {tuple(images.shape)}", do=do)
     low, high = (cast(float, x.item()) for x in images.detach().aminmax())
     if not (low >= -1 - 1e-4 and high <= 1 + 1e-4):  # also true of NaN
-        raise InputError(
-            name,
-            expected=f"pixels in {PIXEL_RANGE}",
-            got=f"values from {low:.4g} to {high:.4g}",
-            do="clamp generated images, as their files would be",
-        )
+        expected, got = f"pixels in {PIXEL_RANGE}", f"values from {low:.4g} to {high:.4g}"
+        do = "clamp generated images, as their files would be"
+        raise InputError(name, expected=expected, got=got, do=do)
     return images.detach().to(torch.float32)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fcfg.metrics.intervals import Bootstrap, Estimate, check_column, mean
+from fcfg.metrics.intervals import Bootstrap, Estimate, Floats, check_column, mean
 from fcfg.support.errors import InputError, check_among
 
 Kind: TypeAlias = Literal["binary", "categorical", "continuous"]
@@ -62,9 +62,7 @@ def attenuation(shift: Estimate) -> float:
     return max(-shift.value, 0.0)
 
 
-def directions(
-    kind: Kind, values: ArrayLike, factual: ArrayLike | None = None
-) -> NDArray[np.float64]:
+def directions(kind: Kind, values: ArrayLike, factual: ArrayLike | None = None) -> Floats:
     r"""Direction of each image's counterfactual value, (n,).
 
     ===============  =============================================================
@@ -85,7 +83,7 @@ def directions(
     return np.sign(column - np.asarray(factual, dtype=np.float64).mean())
 
 
-def level_scores(scores: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
+def level_scores(scores: ArrayLike, levels: ArrayLike) -> Floats:
     """The score of each image's own level, (n,)."""
     columns = np.asarray(scores, dtype=np.float64)
     return np.take_along_axis(columns, np.asarray(levels, dtype=np.int64)[:, None], axis=1)[:, 0]

@@ -16,6 +16,7 @@ References:
 from __future__ import annotations
 
 from functools import cache
+from typing import TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -23,14 +24,17 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+Images: TypeAlias = Float[Tensor, "image channel height width"]
+Pages: TypeAlias = Float[np.ndarray, "image height width"]
+Strokes: TypeAlias = Bool[np.ndarray, "image height width"]
+Numbers: TypeAlias = Float[np.ndarray, "image"]
+
 SCALE = 4  #: enlargement, the default of Morpho-MNIST
 _BATCH = 256  # images at once
 _NEIGHBOURS = [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1)]  # bits of a pattern, in this order
 
 
-def stroke_intensity(
-    images: Float[Tensor, "image channel height width"],
-) -> Float[np.ndarray, "image"]:
+def stroke_intensity(images: Images) -> Numbers:
     """Return the median of the pixels in the upper half of each image's range, from 0 to 255.
 
     Images are in [-1, 1]; of several channels, the mean is measured.
@@ -40,9 +44,7 @@ def stroke_intensity(
     return np.nanmedian(np.where(grey >= (low + high) / 2, grey, np.nan), axis=1)
 
 
-def stroke_thickness(
-    images: Float[Tensor, "image channel height width"],
-) -> Float[np.ndarray, "image"]:
+def stroke_thickness(images: Images) -> Numbers:
     """Return the mean thickness along the medial axis of each image's strokes, in pixels.
 
     An image of one shade has no strokes, and thickness 0.
@@ -52,11 +54,11 @@ def stroke_thickness(
     return np.concatenate([_thickness(_grey(piece)) for piece in images.split(_BATCH)])
 
 
-def _grey(images: Tensor) -> Float[np.ndarray, "image height width"]:
+def _grey(images: Tensor) -> Pages:
     return ((images.detach().double().cpu().mean(dim=1).clamp(-1, 1) + 1) * 127.5).numpy()
 
 
-def _thickness(grey: Float[np.ndarray, "image height width"]) -> Float[np.ndarray, "image"]:
+def _thickness(grey: Pages) -> Numbers:
     large = enlarge(grey)
     low, high = large.min(axis=(1, 2), keepdims=True), large.max(axis=(1, 2), keepdims=True)
     strokes = (large >= (low + high) / 2) & (high - low > 1e-6)
@@ -66,9 +68,7 @@ def _thickness(grey: Float[np.ndarray, "image height width"]) -> Float[np.ndarra
     return 2 * total / np.maximum(axis.sum(axis=(1, 2)), 1) / SCALE
 
 
-def enlarge(
-    grey: Float[np.ndarray, "image height width"],
-) -> Float[np.ndarray, "image large_height large_width"]:
+def enlarge(grey: Pages) -> Float[np.ndarray, "image large_height large_width"]:
     """Return images with SCALE times as many rows and columns, smoothed."""
     rows, columns = (_enlargement(side) for side in grey.shape[1:])
     return rows @ grey @ columns.T
@@ -103,9 +103,7 @@ def _spline(apart: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(d < 1, 2 / 3 - d**2 + d**3 / 2, np.clip(2 - d, 0, None) ** 3 / 6)
 
 
-def distance_to_background(
-    strokes: Bool[np.ndarray, "image height width"],
-) -> Float[np.ndarray, "image height width"]:
+def distance_to_background(strokes: Strokes) -> Pages:
     """Return the distance of every pixel to the nearest background pixel; 0 on the background.
 
     The squared distance is separable: to the nearest one in the row, then over all rows. No row
@@ -123,10 +121,7 @@ def distance_to_background(
     return np.sqrt(squared)
 
 
-def medial_axis(
-    strokes: Bool[np.ndarray, "image height width"],
-    distance: Float[np.ndarray, "image height width"],
-) -> Bool[np.ndarray, "image height width"]:
+def medial_axis(strokes: Strokes, distance: Pages) -> Strokes:
     """Return the pixels on the medial axes of strokes.
 
     Pixels are visited by distance, those with more neighbours first. The first pixels of all

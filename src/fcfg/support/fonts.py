@@ -18,18 +18,9 @@ Font: TypeAlias = ImageFont.FreeTypeFont
 
 #: Font files with many letters, on Linux, macOS and Windows.
 SYSTEM = (
-    "DejaVuSans.ttf",
-    "NotoSans-Regular.ttf",
-    "LiberationSans-Regular.ttf",
-    "Arial Unicode.ttf",
-    "arial.ttf",
-    "NotoSansCJK-Regular.ttc",
-    "wqy-zenhei.ttc",
-    "PingFang.ttc",
-    "AppleSDGothicNeo.ttc",
-    "msyh.ttc",
-    "malgun.ttf",
-    "YuGothM.ttc",
+    *("DejaVuSans.ttf", "NotoSans-Regular.ttf", "LiberationSans-Regular.ttf"),
+    *("Arial Unicode.ttf", "arial.ttf", "NotoSansCJK-Regular.ttc", "wqy-zenhei.ttc"),
+    *("PingFang.ttc", "AppleSDGothicNeo.ttc", "msyh.ttc", "malgun.ttf", "YuGothM.ttc"),
 )
 _NO_LETTER = "\U0010ffff"  # in no font, so it is drawn like every missing letter
 

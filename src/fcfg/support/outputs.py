@@ -93,12 +93,9 @@ class Outputs:
 
 def already_there(folder: Path, names: list[str]) -> InputError:
     """Return the error for a folder with files that would be replaced."""
-    return InputError(
-        f"out {folder}",
-        expected="a folder without these files",
-        got=listed(names, shown=3),
-        do="choose another folder, or replace them with --overwrite",
-    )
+    expected, got = "a folder without these files", listed(names, shown=3)
+    do = "choose another folder, or replace them with --overwrite"
+    return InputError(f"out {folder}", expected=expected, got=got, do=do)
 
 
 def check_same(
@@ -156,9 +153,5 @@ def make_folder(folder: Path) -> None:
 
 
 def _unusable(folder: Path, got: object) -> InputError:
-    return InputError(
-        f"out {folder}",
-        expected="a folder that can be written",
-        got=got,
-        do="choose another folder",
-    )
+    expected, do = "a folder that can be written", "choose another folder"
+    return InputError(f"out {folder}", expected=expected, got=got, do=do)

@@ -55,12 +55,10 @@ class PortraitsData(AbstractData, frozen=True):
         known.check_known(space.names, f"attributes of '{self.format}'")
         for attribute in space:
             if attribute != known[attribute.name]:
-                raise InputError(
-                    f"attribute '{attribute.name}' of '{self.format}'",
-                    expected=f"{known[attribute.name].to_config()}",
-                    got=f"{attribute.to_config()}",
-                    do="declare it as the world does",
-                )
+                subject = f"attribute '{attribute.name}' of '{self.format}'"
+                expected, got = known[attribute.name].to_config(), attribute.to_config()
+                do = "declare it as the world does"
+                raise InputError(subject, expected=f"{expected}", got=got, do=do)
         total = self.count + self.val
         each, memory = 3 * self.size**2, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if total * each > memory:

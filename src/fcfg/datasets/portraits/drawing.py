@@ -100,9 +100,7 @@ def _skin(canvas: _Canvas) -> Tensor:
 def _hair_colour(canvas: _Canvas) -> Tensor:
     light, red = canvas.soft("hair_light", 1.5), canvas.soft("hair_red", 1.5)
     colour = canvas.colour(
-        0.10 + 0.48 * light + 0.18 * red,
-        0.07 + 0.38 * light + 0.02 * red,
-        0.06 + 0.16 * light,
+        0.10 + 0.48 * light + 0.18 * red, 0.07 + 0.38 * light + 0.02 * red, 0.06 + 0.16 * light
     )
     grey = torch.sigmoid(1.6 * (canvas("grey") - 0.9))
     colour = _mix(colour, canvas.colour(0.78, 0.78, 0.80), grey)
