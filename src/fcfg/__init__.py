@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fcfg.causal.scm import StructuralCausalModel
     from fcfg.diffusion.denoiser import Denoiser
     from fcfg.diffusion.embedder import AttributeEmbedder
-    from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
+    from fcfg.diffusion.networks import DiT, DiTConfig, Judge, JudgeConfig, UNet, UNetConfig
     from fcfg.diffusion.schedule import NoiseSchedule
     from fcfg.guidance import Guidance
     from fcfg.judge import AttributeJudge, Reading
@@ -40,7 +40,7 @@ _NAMES = {
     "causal.scm": ("StructuralCausalModel",),
     "diffusion.denoiser": ("Denoiser",),
     "diffusion.embedder": ("AttributeEmbedder",),
-    "diffusion.networks": ("Judge", "JudgeConfig", "UNet", "UNetConfig"),
+    "diffusion.networks": ("DiT", "DiTConfig", "Judge", "JudgeConfig", "UNet", "UNetConfig"),
     "diffusion.schedule": ("NoiseSchedule",),
     "guidance": ("Guidance",),
     "judge": ("AttributeJudge", "Reading"),
@@ -79,6 +79,8 @@ __all__ = [
     "CounterfactualPipeline",
     "DPMSolver2M",
     "Denoiser",
+    "DiT",
+    "DiTConfig",
     "FixedPointDDIM",
     "Guidance",
     "Heun",

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from fcfg.causal.attributes import Column
 from fcfg.diffusion.embedder import AbstractEmbedder
-from fcfg.diffusion.networks import UNet, repeat_for_conditions
+from fcfg.diffusion.networks import OwnNetwork, repeat_for_conditions
 from fcfg.diffusion.prediction import Condition, Evaluate, Images
 from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, training_target
 from fcfg.diffusion.table import Parameterisation, check_parameterisation
@@ -42,7 +42,7 @@ class Denoiser(nn.Module):
 
     >>> from fcfg.causal.attributes import AttributeSpace, Binary
     >>> from fcfg.diffusion.embedder import AttributeEmbedder
-    >>> from fcfg.diffusion.networks import UNetConfig
+    >>> from fcfg.diffusion.networks import UNet, UNetConfig
     >>> embedder = AttributeEmbedder(AttributeSpace([Binary("smiling")]))
     >>> network = UNet(UNetConfig(size=8, base=8, multipliers=(1, 2), attention=(), condition=32))
     >>> denoiser = Denoiser(network, embedder, NoiseSchedule())
@@ -54,8 +54,8 @@ class Denoiser(nn.Module):
             (batch, K·d) conditions.
         embedder: Embedder that turns attributes into conditions.
         schedule: Noise schedule of the training.
-        channels: Number of image channels; by default that of the UNet.
-        stride: Number that must divide every side of an image; by default that of the UNet, or 1.
+        channels: Number of image channels; by default that of the network.
+        stride: Number that must divide every side of an image; by default its own, or 1.
         parameterisation: Quantity the network predicts: 'noise' (as in the paper), 'image' or
             'velocity'; of a flow 'flow', 'reversed-flow' or 'image'. By default that of the
             schedule.
@@ -77,17 +77,17 @@ class Denoiser(nn.Module):
         super().__init__()
         predicted = schedule.parameterisation if parameterisation is None else parameterisation
         check_parameterisation(predicted, is_flow=schedule.is_flow)
-        if isinstance(network, UNet):
-            config = network.config
+        if isinstance(network, OwnNetwork):
+            config, name = network.config, type(network).__name__
             channels, stride = channels or config.channels, stride or config.stride
             given = (channels, stride, embedder.condition_width, dimensions)
             expected = (config.channels, config.stride, config.condition, 2)
             if given != expected:
                 raise InputError(
                     "denoiser (channels, stride, condition width, dimensions)",
-                    expected=f"the values of its UNet, {expected}",
+                    expected=f"the values of its {name}, {expected}",
                     got=given,
-                    do="leave all but the condition out, and give the UNet K·32 as its condition",
+                    do=f"leave all but the condition out, and give the {name} K·32 as its own",
                 )
         self.network = network
         self.embedder = embedder
@@ -108,8 +108,8 @@ class Denoiser(nn.Module):
 
     @property
     def size(self) -> int | None:
-        """Height and width of the UNet's training images; None for other networks."""
-        return self.network.config.size if isinstance(self.network, UNet) else None
+        """Height and width of the training images of our networks; None for other ones."""
+        return self.network.config.size if isinstance(self.network, OwnNetwork) else None
 
     @property
     def device(self) -> torch.device:
@@ -160,7 +160,7 @@ class Denoiser(nn.Module):
         """Evaluate the network in its own precision; the output has the precision of ``x``."""
         weight = next(self.network.parameters(), x)
         evaluate = self.network if self.training else self.evaluate or self.network
-        if not isinstance(self.network, UNet):
+        if not isinstance(self.network, OwnNetwork):
             x, t = repeat_for_conditions(x, c), repeat_for_conditions(t, c)
         output = evaluate(x.to(weight.dtype), self.schedule.called(t), c.to(weight.dtype))
         shape = (len(c), *x.shape[1:])

@@ -21,7 +21,7 @@ from fcfg.causal.intervention import Intervention
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.networks import UNet, UNetConfig
+from fcfg.diffusion.networks import DiT, OwnConfig, UNet, build_network
 from fcfg.diffusion.schedule import Kind, NoiseSchedule
 from fcfg.diffusion.table import Parameterisation
 from fcfg.guidance import Guidance
@@ -84,7 +84,7 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
     version: ClassVar[int] = 1  #: read by older releases, which know no kinds
 
     kind: str = Field(default="diffusion", exclude=True)  #: not in the file
-    network: UNetConfig | str  #: or the name of a user-defined class
+    network: OwnConfig | str  #: or the name of a user-defined class
     channels: int = Field(ge=1)
     stride: int = Field(ge=1)
     embedding: int = Field(ge=1)  #: width of an attribute's block
@@ -97,7 +97,7 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
         network, embedder = image_model.network, image_model.embedder
         do = "save a model of your own kind, see fcfg.storage.register_kind"
         check_is("denoiser, embedder", embedder, AttributeEmbedder, "an AttributeEmbedder", do=do)
-        is_known = type(network) is UNet
+        is_known = type(network) in (UNet, DiT)
         return super().describe(image_model) | {
             "network": network.config if is_known else type(network).__qualname__,
             "channels": image_model.channels,
@@ -115,8 +115,8 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
         """Return the denoiser, without weights."""
         with torch.device("meta"):
             embedder = AttributeEmbedder(space, self.embedding)
-            if isinstance(self.network, UNetConfig):
-                network = UNet(self.network)
+            if not isinstance(self.network, str):
+                network = build_network(self.network)
         assert network is not None, "load asks for the network of a user-defined class"
         return Denoiser(
             network,

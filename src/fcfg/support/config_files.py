@@ -180,7 +180,8 @@ def _faults(error: ErrorDetails, root: type[BaseModel], subject: str) -> Iterato
     expected, got, do = message.removeprefix("Input should be "), short(given), "correct it"
     if kind.startswith("union_tag"):
         tags = [tag for model in _section_at(root, loc) for tag in _tags(model)]
-        loc, tag, expected = [*loc, "format"], context.get("tag"), f"one of {quoted(tags)}"
+        name = "format" if loc == ["data"] else "kind"
+        loc, tag, expected = [*loc, name], context.get("tag"), f"one of {quoted(tags)}"
         got, do = ("none", "add this key") if tag is None else (repr(tag), nearest(tag, tags))
     elif kind == "extra_forbidden":
         models = _section_at(root, loc[:-1])
@@ -193,7 +194,7 @@ def _faults(error: ErrorDetails, root: type[BaseModel], subject: str) -> Iterato
     elif kind == "value_error":
         expected, got, do = "values that fit together", message, "correct one of them"
     # Pydantic adds the member of the union, which the file does not have.
-    has_tag = loc[:1] == ["data"] and len(loc) > 2
+    has_tag = len(loc) > 2 and any(loc[1] in _tags(one) for one in _section_at(root, loc[:1]))
     where = ".".join(loc[:1] + loc[2:] if has_tag else loc)
     about = f"{subject}, '{where}'" if where else subject
     yield InputError(about, expected=expected, got=got, do=do)
@@ -217,7 +218,6 @@ def _section_at(root: type[BaseModel], loc: Sequence[str]) -> list[type[BaseMode
 
 
 def _tags(model: type[BaseModel]) -> tuple[str, ...]:
-    """Return the values of ``format``, which distinguishes the members of a union."""
-    return (
-        get_args(model.model_fields["format"].annotation) if "format" in model.model_fields else ()
-    )
+    """Return the values of ``format`` or ``kind``, which tells the members of a union apart."""
+    names = {"format", "kind"} & model.model_fields.keys()
+    return tuple(tag for name in names for tag in get_args(model.model_fields[name].annotation))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fcfg.diffusion.denoiser import Denoiser, Evaluate
-from fcfg.diffusion.networks import UNet
+from fcfg.diffusion.networks import OwnNetwork, UNet
 from fcfg.pipeline.runtime.compiled_batches import CompiledRows
 from fcfg.pipeline.runtime.cuda_graphs import StepRecorder, WeightWatch
 from fcfg.support.errors import check_among, check_integer, check_is
@@ -54,8 +54,8 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> StepRecorder |
     bf16 uses a copy. It sets torch's switches for TF32, those of the whole process.
 
     Returns:
-        The recorder of steps, on a GPU. Only steps of a UNet are recorded: the computation of
-        other networks may depend on numbers.
+        The recorder of steps, on a GPU. Only steps of our networks are recorded: the computation
+        of other ones may depend on numbers.
     """
     execution = execution.on(denoiser.device)
     torch.backends.cuda.matmul.allow_tf32 = execution.precision == "tf32"
@@ -70,7 +70,7 @@ def prepare_denoiser(denoiser: Denoiser, execution: Execution) -> StepRecorder |
     graphs = execution.cuda_graphs and denoiser.device.type == "cuda"
     compiled = CompiledRows(used, execution.batch_size, graphs) if execution.compile else None
     denoiser.evaluate = _Rounded(network, used, compiled or used) if rounded else compiled
-    return StepRecorder(denoiser) if graphs and isinstance(network, UNet) else None
+    return StepRecorder(denoiser) if graphs and isinstance(network, OwnNetwork) else None
 
 
 class _Rounded:
