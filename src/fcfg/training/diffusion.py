@@ -28,7 +28,7 @@ class Schedule(Grown, Section):
 
     kind: Literal["linear", "cosine", "scaled-linear", "flow"] = "linear"
     steps: PositiveInt = 1000  #: T
-    parameterisation: Literal["noise", "image", "velocity", "flow"] = "noise"
+    parameterisation: Literal["noise", "image", "velocity", "flow", "reversed-flow"] = "noise"
     """By default 'flow' for a flow, and 'noise' otherwise."""
     shift: PositiveFloat = 1.0  #: of the times of a flow
 
