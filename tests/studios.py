@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Thread
 from typing import Any
@@ -94,21 +95,9 @@ def picture_in(url: str) -> np.ndarray:
 
 def meanwhile(work: Callable[[], None], serving: Callable[[], Any]) -> Any:
     """Work in a thread while the main one serves, then interrupt it as Ctrl-C does."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    thread = Thread(target=run)
-    thread.start()
-    try:
-        return serving()
-    finally:
-        thread.join()
-        if failed:
-            raise failed[0]
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        working.add_done_callback(lambda _: os.kill(os.getpid(), signal.SIGINT))
+        served = serving()
+        working.result()  # which may have failed
+        return served

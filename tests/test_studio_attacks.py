@@ -70,9 +70,7 @@ def exchange(target: Target, data: bytes, wait: float = 1) -> bytes:
 
 
 @contextmanager
-def siege(
-    target: Target, count: int, data: bytes, addresses: int = 1, drip: bytes = b"x"
-) -> Generator[None]:
+def siege(target: Target, count: int, data: bytes, addresses: int) -> Generator[None]:
     """Connections that send some bytes, then one at a time, and come back when they are closed."""
     opened: dict[int, socket.socket] = {}
     begun, over = Event(), Event()
@@ -86,7 +84,7 @@ def siege(
                         opened[number].sendall(data)
                         time.sleep(0.001)  # a thousand a second
                     try:
-                        opened[number].sendall(drip)
+                        opened[number].sendall(b"x")
                     except OSError:
                         opened.pop(number).close()
                 if over.is_set():

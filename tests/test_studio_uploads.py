@@ -31,9 +31,9 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png_of(width: int, height: int, *chunks: bytes, depth: int = 8, colour: int = 0) -> bytes:
+def png_of(width: int, height: int, *chunks: bytes) -> bytes:
     """A PNG that claims a size, whatever it holds."""
-    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunks) + chunk(b"IEND", b"")
 
 

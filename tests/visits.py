@@ -27,17 +27,17 @@ def running_studio(*sources: str) -> Iterator[str]:
         yield address
 
 
-def listening_model(variant: str = "portraits") -> CounterfactualPipeline:
+def listening_model() -> CounterfactualPipeline:
     """A tiny model of a drawn world that nobody trained, and that listens to its condition."""
-    pipeline = tiny_model(variant, saved=True)
+    pipeline = tiny_model(saved=True)
     for parameter in pipeline.denoiser.network.parameters():
         parameter.data += 0.05 * torch.randn(parameter.shape)
     return pipeline
 
 
-def studio_model(variant: str = "portraits") -> StudioModel:
+def studio_model() -> StudioModel:
     """The same model as the studio knows it."""
-    (model,) = as_studio_models([(variant, listening_model(variant))])
+    (model,) = as_studio_models([("portraits", listening_model())])
     return model
 
 
