@@ -16,7 +16,7 @@ import torch
 from fake_results import CFG, FCFG, known_results, make_results
 from fcfg.cli import main
 from fcfg.evaluation.result_files import read_results
-from fcfg.metrics import Bootstrap, Estimate
+from fcfg.metrics import Estimate
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, write_report
 from fcfg.reports.comparison import Row
@@ -175,20 +175,6 @@ def test_a_run_compared_with_itself_differs_in_nothing_and_has_no_winner(large: 
     glance = overview(same)
     assert len(glance.columns) >= 4
     assert not [cell for row in glance.rows for cell in row.cells if cell and cell.is_best]
-
-
-def test_differences_are_paired_over_the_same_resamples(ours: Path, copied) -> None:
-    """Against the bootstrap written out: resample images, then subtract means."""
-    rng = np.random.default_rng(3)
-    jitter = returned(lambda: float(rng.uniform(0.1, 0.5)))
-    files = [ours, copied("other", jitter)]
-    both = compare(*files, resamples=200)
-    one, other = map(reversals, files)
-    counts = Bootstrap(FEW, resamples=200).counts
-    low, high = np.quantile(counts @ (other - one) / FEW, [0.025, 0.975])
-    rows = [row for row in both.rows["male"] if row.cell.guidance == CFG]
-    found = apart(back(both, "male"), rows[1], rows[0])
-    assert found == pytest.approx([(other - one).mean(), low, high])
 
 
 def test_the_best_is_marked_only_if_it_is_clear(ours: Path, copied) -> None:

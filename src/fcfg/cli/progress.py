@@ -20,11 +20,7 @@ from fcfg.support.progress import SECONDS, OnProgress, Reporter, in_words, share
 
 
 def pace(rate: float) -> str:
-    """Describe the speed: steps per second, or seconds per step if that is larger.
-
-    >>> pace(2.5), pace(0.2)
-    ('2.5 it/s', '5.0 s/it')
-    """
+    """Describe the speed: steps per second, or seconds per step if that is larger."""
     return f"{rate:.1f} it/s" if rate >= 1 else f"{1 / rate:.1f} s/it"
 
 

@@ -108,11 +108,7 @@ class Setting:
 
     @property
     def numbers(self) -> str:
-        """Its weights, and its options unless they are the defaults.
-
-        >>> setting("apg:3;eta=0.5").numbers, setting("fcfg:male=2,young=1").numbers
-        ('3.0 eta=0.5', 'male 2.0, young 1.0')
-        """
+        """Its weights, and its options unless they are the defaults."""
         names = [name for name, _ in self.weights]
         if names == ["affected", "invariant"] or len(names) == 1:
             weights = " / ".join(str(weight) for _, weight in self.weights)

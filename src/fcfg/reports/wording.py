@@ -51,11 +51,7 @@ def distance(estimate: Estimate) -> Estimate:
 
 
 def listed(texts: Iterable[str], last: str = "and") -> str:
-    """Words as a list in a sentence.
-
-    >>> listed(["a", "b", "c"]), listed(["a"]), listed(["a", "b"], "or")
-    ('a, b and c', 'a', 'a or b')
-    """
+    """Words as a list in a sentence."""
     *most, final = texts
     return f"{', '.join(most)} {last} {final}" if most else final
 
@@ -105,22 +101,12 @@ def too_few(n: int) -> str:
 
 
 def has_trait(header: Mapping[str, Any], name: str) -> bool:
-    """Return whether a model has a trait; older runs are of models that have all of them.
-
-    >>> has_trait({"model": {}}, "steps"), has_trait({"model": {"traits": {}}}, "steps")
-    (True, False)
-    """
+    """Return whether a model has a trait; older runs are of models that have all of them."""
     return header["model"].get("traits", {name: True}).get(name, False)
 
 
 def steps_text(header: JSON) -> str:
-    """Number of steps, solver, and grid unless it is uniform; one pass without steps.
-
-    >>> steps_text({"model": {}, "steps": 20, "solver": "DPMSolver2M()", "grid": "karras"})
-    '20 steps of DPMSolver2M on the karras grid'
-    >>> steps_text({"model": {"traits": {"steps": False}}})
-    'one pass'
-    """
+    """Number of steps, solver, and grid unless it is uniform; one pass without steps."""
     if not has_trait(header, "steps"):
         return "one pass"
     grid = header.get("grid", "uniform")
