@@ -19,7 +19,7 @@ import torch
 
 from fcfg.datasets import portraits
 from fcfg.evaluation.pictures import PictureFiles
-from fcfg.evaluation.result_files import read_results
+from fcfg.evaluation.result_files import JSON, read_results
 from fcfg.evaluation.summary import Summary, summarise
 
 CFG, FCFG = "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"
@@ -124,7 +124,7 @@ def _push(text: str) -> dict[str, float]:
     return {"target": 0.5 * strong, "off": 0.45 * strong, "back": 0.12 * strong}
 
 
-def _header(name: str, images: Sequence[str], **more: Any) -> dict[str, Any]:
+def _header(name: str, images: Sequence[str], **more: Any) -> JSON:
     """The header of a run; ``more`` replaces or adds entries."""
     return {
         "kind": "run",
@@ -153,12 +153,12 @@ def _header(name: str, images: Sequence[str], **more: Any) -> dict[str, Any]:
     }
 
 
-def _instruments(lpips: Mapping[str, str]) -> dict[str, Any]:
+def _instruments(lpips: Mapping[str, str]) -> JSON:
     judge = {"name": "judge", "width": 24, "sha256": "cd34"}
     return {"mae": {"range": "[-1, 1]"}, "lpips": dict(lpips), "judge": judge}
 
 
-def _static(row: Mapping[str, Any]) -> dict[str, Any]:
+def _static(row: Mapping[str, Any]) -> JSON:
     """Measurements on noise."""
     rng = np.random.default_rng(list(repr([row["do"], row["guidance"], row["image"]]).encode()))
 
@@ -177,7 +177,7 @@ def _static(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rounded(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rounded(columns: Mapping[str, Any]) -> list[JSON]:
     """The rows of columns."""
     lists = [np.round(column, 6).tolist() for column in columns.values()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
@@ -189,9 +189,7 @@ def _noise(n: int, rng: np.random.Generator) -> Any:
     return noise - noise.mean()
 
 
-def _extras(
-    push: Mapping[str, float], rng: np.random.Generator, text: str, lpips: bool
-) -> dict[str, Any]:
+def _extras(push: Mapping[str, float], rng: np.random.Generator, text: str, lpips: bool) -> JSON:
     """Distances between images, and cost."""
     size = abs(push["target"]) + abs(push["off"])
     groups = 1 if text == "none" else 3 if text.startswith("f") else 2
@@ -229,18 +227,16 @@ class _Drawn:
         self.attributes = {name: {"kind": "binary"} for name in self.names.values()}
         self.graph: dict[str, list[str]] = {name: [] for name in self.names.values()}
 
-    def real(self) -> Iterator[dict[str, Any]]:
+    def real(self) -> Iterator[JSON]:
         factors = self.record.factors
         columns = self._named(self.record.attributes), self._scores(factors), self._named(factors)
         for a, s, f in zip(*columns, strict=True):
             yield {"attributes": a, "scores": s, "factors": f}
 
-    def rows(
-        self, do: str, text: str, push: Mapping[str, float], lpips: bool
-    ) -> Iterator[dict[str, Any]]:
+    def rows(self, do: str, text: str, push: Mapping[str, float], lpips: bool) -> Iterator[JSON]:
         rng = np.random.default_rng([len(do), len(text), ord((do or "-")[0])])
         true, targets = self._true(do), self._targets(do)
-        factors: dict[str, Any] = {}
+        factors: JSON = {}
         for name, factor in self.record.factors.items():
             move = push["target" if name in targets else "off"] * factor.std()
             sign = 2 * true.attributes[name] - 1
@@ -285,10 +281,10 @@ class _Drawn:
     def _true(self, do: str) -> portraits.Portraits:
         return _flipped(self.n, tuple(self._targets(do)))
 
-    def _named(self, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _named(self, columns: Mapping[str, Any]) -> list[JSON]:
         return _rounded({self.names[k]: column for k, column in columns.items()})
 
-    def _scores(self, factors: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _scores(self, factors: Mapping[str, Any]) -> list[JSON]:
         return self._named({k: 1 / (1 + np.exp(-2.3 * f)) for k, f in factors.items()})
 
 
@@ -309,34 +305,27 @@ class _Mixed:
             "finding": rng.integers(0, 2, n),
         }
 
-    def real(self) -> Iterator[dict[str, Any]]:
-        rng, push = np.random.default_rng(1), {"target": 0.0, "off": 0.0}
-        columns = self._values(self.table), _rounded(self._scores(self.table, "", push, rng))
-        for values, scores in zip(*columns, strict=True):
-            yield {"attributes": values, "scores": scores, "factors": {}}
+    def real(self) -> Iterator[JSON]:
+        scores = self._scores(self.table, dict.fromkeys(MIXED, 0.0), np.random.default_rng(1))
+        for values, seen in zip(self._values(self.table), _rounded(scores), strict=True):
+            yield {"attributes": values, "scores": seen, "factors": {}}
 
-    def rows(
-        self, do: str, text: str, push: Mapping[str, float], lpips: bool
-    ) -> Iterator[dict[str, Any]]:
+    def rows(self, do: str, text: str, push: Mapping[str, float], lpips: bool) -> Iterator[JSON]:
         rng, table = np.random.default_rng(2), dict(self.table)
-        for name in do.split("+") if do else ():
+        targets = do.split("+") if do else []
+        for name in targets:
             kind, column = MIXED[name]["kind"], table[name]
             changed = {"binary": 1 - column, "categorical": (column + 1) % 3}
             table[name] = changed.get(str(kind), np.roll(column, 1))
-        scores = _rounded(self._scores(table, do, push, np.random.default_rng(2)))
+        moves = {name: push["target" if name in targets else "off"] for name in table}
+        scores = _rounded(self._scores(table, moves, np.random.default_rng(2)))
         for target, seen in zip(self._values(table), scores, strict=True):
             row = {"target": target, "scores": seen, "factors": {}, "truth": None}
             yield row | _extras(push, rng, text, lpips)
 
     def _scores(
-        self,
-        table: Mapping[str, Any],
-        do: str,
-        push: Mapping[str, float],
-        rng: np.random.Generator,
-    ) -> dict[str, Any]:
-        moves = {name: push["target" if name in do.split("+") else "off"] for name in table}
-
+        self, table: Mapping[str, Any], moves: Mapping[str, float], rng: np.random.Generator
+    ) -> JSON:
         def likely(name: str, levels: int) -> Any:
             own = (1.2 + 2 * moves[name]) * np.eye(levels)[table[name]]
             logits = own + 0.6 * rng.standard_normal((self.n, levels))
@@ -351,7 +340,7 @@ class _Mixed:
             "finding": likely("finding", 2)[:, 1],
         }
 
-    def _values(self, table: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _values(self, table: Mapping[str, Any]) -> list[JSON]:
         levels = MIXED["race"]["levels"]
         return [values | {"race": levels[values["race"]]} for values in _rounded(table)]
 
@@ -402,7 +391,7 @@ def known_results(
         metrics=_instruments({"name": "LPIPS"} if lpips else {"missing": "give its weights."}),
     )
 
-    def line(do: str, guidance: str, k: int) -> dict[str, Any]:
+    def line(do: str, guidance: str, k: int) -> JSON:
         """Of a real image, where there is no guidance."""
         target = {name: int(values[name][k]) ^ (name in do.split("+")) for name in DOS}
         show = {name: strength(do, guidance, name) if guidance else 1.0 for name in DOS}
