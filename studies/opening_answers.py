@@ -44,6 +44,6 @@ def opening_of(name: str) -> Opening:
 
 
 if __name__ == "__main__":
-    for name in ("portraits", "portraits-causal", "digits", "radiographs"):
+    for name in ("portraits", "portraits-128", "portraits-causal", "digits", "radiographs"):
         text = opening_of(name).model_dump_json(indent=1)
         (MODELS / name / OPENING).write_text(f"{text}\n", "utf-8")

@@ -21,7 +21,7 @@ RIVALS = () if find_spec("fcfg.rivals") is None else ("hvae", "hvae-soft", "sadc
 def test_there_is_a_preset_for_every_model_of_the_paper_and_of_ours() -> None:
     assert set(presets()) == {
         *("portraits", "portraits-causal", "celeba-hq", "celeba-64", "embed", "mimic-cxr"),
-        *("radiographs", "digits", "portraits-independence"),
+        *("radiographs", "digits", "portraits-128", "portraits-independence"),
         *("portraits-dropout-02", "portraits-dropout-groups"),
         *(f"{kind}-{data}" for kind in RIVALS for data in ("portraits", "celeba-64", "digits")),
     }

@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "src" / "fcfg" / "pipeline" / "models"
 
 
-DRAWN, REAL = ("portraits", "portraits-causal"), ("digits", "radiographs")
+DRAWN = ("portraits", "portraits-128", "portraits-causal")
+REAL = ("digits", "radiographs")
 
 
 def test_all_shipped_weights_fit_into_40_megabytes() -> None:

@@ -36,7 +36,8 @@ def train(
     """Train a pipeline, or resume where an earlier run of the same command stopped.
 
     Presets:
-      portraits, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr, radiographs, digits
+      portraits, portraits-128, portraits-causal, celeba-hq, celeba-64, embed, mimic-cxr
+      radiographs, digits
       portraits-dropout-02, portraits-dropout-groups, portraits-independence (ablations)
       hvae-portraits, hvae-celeba-64, hvae-digits (hierarchical VAEs)
       hvae-soft-portraits, hvae-soft-celeba-64, hvae-soft-digits
