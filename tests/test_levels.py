@@ -118,12 +118,6 @@ def test_a_pipeline_reads_its_own_columns_as_it_wrote_them(model, examples: Exam
     asked_again(model, examples, do={"bold": 1})  # recomputes the digit
 
 
-def test_a_number_in_do_is_no_guess(model, examples: Examples) -> None:
-    for value in (3, [3] * len(examples), lambda digit: np.full(len(digit), 3)):
-        with refused("intervention on 'digit'", "strings among", "or its position"):
-            asked_again(model, examples, do={"digit": value})
-
-
 def test_what_a_judge_reads_can_be_asked_about(model, folder: Path, tmp_path: Path) -> None:
     files = sorted(folder.glob("0*.png"))[:3]
     out = {"sampling": 2, "batch_size": 64}

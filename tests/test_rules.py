@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fcfg.diffusion.prediction import Prediction, Step
+from fcfg.diffusion.prediction import Step
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import APG, CFG, AbstractRule, CFGPlusPlus
+from fcfg.guidance import APG, CFGPlusPlus
 from fcfg.guidance.apg import project
 from fcfg.sampling import steps_along
 
 SCHEDULE = NoiseSchedule()
-RULES = [CFG(), CFGPlusPlus(), APG()]
 
 
 def at(t: int, s: int, weights: Tensor, dtype: torch.dtype = torch.float64) -> Step:
@@ -29,52 +28,6 @@ def draw(groups: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randn(groups + 2, 2, 1, 4, 4, generator=generator).double()
     return drawn[0], drawn[1], drawn[2:]
-
-
-def combine(rule: AbstractRule, t: int, s: int, weights: list[float], seed: int = 0) -> Prediction:
-    x, null, groups = draw(len(weights), seed)
-    tensor = torch.tensor(weights, dtype=torch.float64)
-    prediction, _ = rule.combine(
-        x, at(t, s, tensor), null, groups, tensor, rule.init(x, len(weights))
-    )
-    return prediction
-
-
-weights = st.floats(0, 8)
-times = st.integers(2, 1000).flatmap(lambda t: st.tuples(st.just(t), st.integers(0, t - 1)))
-
-
-@pytest.mark.parametrize("rule", RULES)
-@given(times, st.integers(0, 3))
-def test_weights_zero_are_the_unconditional_model(rule, time: tuple, groups: int) -> None:
-    _, null, _ = draw(groups)
-    prediction = combine(rule, *time, [0.0] * groups)
-    assert torch.allclose(prediction.clean, null, atol=1e-12)
-    assert torch.allclose(prediction.renoise, null, atol=1e-12)
-
-
-@given(st.lists(weights, min_size=1, max_size=3), times)
-def test_apg_without_its_refinements_is_cfg(values: list[float], time: tuple) -> None:
-    plain = APG(eta=1.0, momentum=0.0, radius=math.inf)
-    apg, cfg = combine(plain, *time, values), combine(CFG(), *time, values)
-    assert torch.allclose(apg.clean, cfg.clean, atol=1e-11)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=3), times)
-def test_cfgpp_is_cfg_at_a_weight_that_depends_on_time(values: list[float], time: tuple) -> None:
-    t, s = time
-    r_t, r_s = (SCHEDULE.noise(torch.tensor(u)) / SCHEDULE.signal(torch.tensor(u)) for u in (t, s))
-    omegas = [(value * r_t / (r_t - r_s)).item() for value in values]
-    step, x = at(t, s, torch.zeros(len(values))), draw(len(values))[0]
-
-    def ddim(prediction: Prediction) -> Tensor:
-        image = step.image(x, prediction.clean)
-        return step.signal_s * image + step.noise_s * prediction.renoise
-
-    plus, cfg = combine(CFGPlusPlus(), t, s, values), combine(CFG(), t, s, omegas)
-    scale = max(1.0, (step.signal_s / step.signal_t).item())
-    assert torch.allclose(ddim(plus), ddim(cfg), rtol=1e-12, atol=1e-12 * scale)
-    assert torch.allclose(plus.merged(step), cfg.clean, rtol=1e-10, atol=1e-10)
 
 
 @given(st.integers(1, 1000), st.integers(1, 12), st.floats(0.001, 1))
