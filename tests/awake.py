@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from evaluations import SIZE, tiny_model
+from fcfg import Counterfactual, CounterfactualPipeline, Guidance
 from fcfg.datasets import portraits
-from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Counterfactual
 from place import DEVICE, anywhere
 
 pytestmark = [

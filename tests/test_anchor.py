@@ -12,10 +12,9 @@ import torch
 
 import worlds
 from evaluations import counted_rows
+from fcfg import CounterfactualPipeline, Guidance
 from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.evaluation import Experiment
-from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import PAPER_GUIDANCE
 from fcfg.sampling import SOLVERS, Anchor, Trajectory, steps_along
 from fcfg.sampling.anchor import (

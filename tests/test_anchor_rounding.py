@@ -7,8 +7,7 @@ from functools import cache
 import pytest
 import torch
 
-from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg import CounterfactualPipeline, Guidance
 from fcfg.sampling import SOLVERS
 from products import pairwise
 from worlds import ANY_RULE, mixture_faces, mixture_pipeline, walk

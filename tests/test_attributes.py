@@ -8,8 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.causal.graph import CausalGraph, Partition
+from fcfg import AttributeSpace, Binary, Categorical, CausalGraph, Continuous, Partition
 from fcfg.causal.intervention import intervened
 from fcfg.support.names import check_name
 from refusal import refused

@@ -12,8 +12,7 @@ from PIL import Image
 
 import fcfg
 from face_folder import SPACE, faces, picture, write_table
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.causal.graph import CausalGraph
+from fcfg import AttributeSpace, Binary, Categorical, CausalGraph, Continuous, InputError
 from fcfg.causal.intervention import intervened
 from fcfg.cli import main
 from fcfg.cli.data import proposed_size, starting_config
@@ -26,7 +25,6 @@ from fcfg.evaluation.result_files import read_results
 from fcfg.generation import find_pictures
 from fcfg.metrics import find_lpips
 from fcfg.support.csv_files import read_columns
-from fcfg.support.errors import InputError
 from fcfg.training import read_config
 from refusal import refused
 

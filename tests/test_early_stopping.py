@@ -6,12 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fcfg import Abduction, Action, CounterfactualPipeline, Guidance, NoiseSchedule
 from fcfg.diffusion.prediction import ConditionalPredictor
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import EarlyStoppingPredictor, Guidance, GuidedPredictor
-from fcfg.model import Action
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Abduction
+from fcfg.guidance import EarlyStoppingPredictor, GuidedPredictor
 from fcfg.sampling import SOLVERS, steps_along
 from place import anywhere
 from worlds import RULES, mixture, pipeline_of

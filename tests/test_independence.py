@@ -10,11 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
-from fcfg.causal.attributes import AttributeSpace, Binary
+from fcfg import AttributeSpace, Binary, CounterfactualPipeline, Denoiser, NoiseSchedule
 from fcfg.diagnosis import diagnose
-from fcfg.diffusion.denoiser import Corruption, Denoiser
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg.diffusion.denoiser import Corruption
 from fcfg.support.config_files import validate
 from fcfg.training import TrainingConfig, train
 from fcfg.training.feed import Batch

@@ -14,14 +14,13 @@ from PIL import Image
 import fcfg
 from evaluations import asked, evaluation
 from face_folder import write_table
+from fcfg import Categorical, CounterfactualPipeline
 from fcfg.bench.workload import random_table
-from fcfg.causal.attributes import Categorical
 from fcfg.datasets.base import Examples
 from fcfg.datasets.folder import FolderData
 from fcfg.evaluation import choose_subset
 from fcfg.evaluation.subset import draw_targets
 from fcfg.generation import generate
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.training import train
 from fcfg.training.config import TrainingConfig
 from refusal import refused

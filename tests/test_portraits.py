@@ -11,11 +11,10 @@ from pydantic import ValidationError
 from scipy.stats import rankdata
 from torch.nn import functional
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
+from fcfg import AttributeSpace, Binary, Continuous, to_pictures
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits import world
 from fcfg.datasets.portraits.data import VALIDATION_SEED, PortraitsData
-from fcfg.support.images import to_pictures
 from refusal import refused
 
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.causal.graph import CausalGraph, Partition
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import APG, CFG, CFGPlusPlus, Guidance
+from fcfg import CausalGraph, Guidance, NoiseSchedule, Partition
+from fcfg.guidance import APG, CFG, CFGPlusPlus
 from fcfg.guidance.options import Options
 from refusal import all_refused, refused
 

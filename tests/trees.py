@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fcfg.causal.attributes import AttributeSpace
-from fcfg.causal.graph import CausalGraph
+from fcfg import AttributeSpace, CausalGraph
 from fcfg.datasets.celeba import CelebAData, MosaicData
 from fcfg.datasets.embed import EmbedData
 from fcfg.datasets.mimic import MimicData
