@@ -277,6 +277,19 @@ def test_our_steps_are_those_of_flow_matching_in_diffusers_from_pure_noise() -> 
     assert torch.equal(asked, scheduler.timesteps)
 
 
+def test_our_steps_are_those_of_rectified_flow_in_monai() -> None:
+    schedulers = pytest.importorskip("monai.networks.schedulers")
+    theirs = schedulers.RFlowScheduler()
+    theirs.set_timesteps(7)
+    denoiser, x, c = waves(NoiseSchedule.of(theirs))
+    y = x
+    for t, after in zip(theirs.timesteps, [*theirs.timesteps[1:], 0], strict=True):
+        y, _ = theirs.step(denoiser.network(y, t.expand(2), c), t, y, after)
+    plan = steps_along(denoiser.schedule, range(7, -1, -1), dtype=torch.float64)
+    ours = integrate(ConditionalPredictor(denoiser, c), Trajectory(x), plan, DDIM()).x
+    assert ((ours - y).abs().max() / y.abs().max()).item() < 1e-12
+
+
 def scheduler(name: str, **settings: Any) -> Any:
     """A stand-in: tables are read by the names that both libraries use."""
     config = {"num_train_timesteps": 100} | settings
@@ -306,6 +319,10 @@ def test_the_schedule_of_a_scheduler_is_that_of_its_training() -> None:
         assert torch.allclose(schedule.noise(t), NoiseSchedule("flow", 100, shift).noise(t))
         assert torch.allclose(schedule.called(t), 100 * schedule.noise(t).float())
         assert schedule.parameterisation == "flow"
+    nearly = scheduler("DDIMScheduler")
+    nearly.alphas_cumprod = NoiseSchedule("cosine", 100).alpha[1:]  # ends below 1e-8, not at 0
+    read = NoiseSchedule.of(nearly)
+    assert torch.allclose(read.signal(t), NoiseSchedule("cosine", 100).signal(t), rtol=1e-9)
     begins = scheduler("DDIMScheduler")  # MONAI's cosine schedule begins at the image
     begins.alphas_cumprod = NoiseSchedule("cosine", 100).alpha[:-1]
     assert NoiseSchedule.of(begins).called(torch.arange(100)).tolist() == [*range(100)]
@@ -324,7 +341,6 @@ def test_the_flow_of_monai_leads_from_noise_to_image() -> None:
     assert torch.equal(denoiser(x, t, c), -denoiser.network(x, schedule.called(t), c))
 
 
-ZERO = {"rescale_betas_zero_snr": True}
 REFUSED: dict[str, tuple[Any, str, str]] = {
     "distilled": (scheduler("LCMScheduler"), "LCMScheduler", "null condition"),
     "distilled flow": (scheduler("FlowMatchLCMScheduler"), "FlowMatchLCM", "null condition"),
@@ -356,6 +372,8 @@ def test_what_cannot_be_right_is_refused_in_a_line(name: str) -> None:
 
 
 def test_a_signal_that_ends_is_refused_for_noises_and_bounded_for_velocities() -> None:
+    with refused("scheduler", "zero terminal SNR"):
+        NoiseSchedule.of(scheduler("EulerDiscreteScheduler", rescale_betas_zero_snr=True))
     for predicted in ("epsilon", "v_prediction"):
         silent = scheduler("DDIMScheduler", prediction_type=predicted)
         silent.alphas_cumprod[-1] = 0

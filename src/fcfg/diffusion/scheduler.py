@@ -25,7 +25,7 @@ _PREDICTED: Mapping[str, Parameterisation] = {
     "v_prediction": "velocity",
     "flow_prediction": "flow",
 }
-_LEAST = 2.0**-24  # of alpha, as diffusers has it where betas were rescaled to zero SNR
+_LEAST = 2.0**-24  # in place of an alpha of 0, as in the multistep schedulers of diffusers
 
 
 def read_scheduler(scheduler: Any) -> Table:
@@ -56,7 +56,8 @@ def read_scheduler(scheduler: Any) -> Table:
             do="load it with use_flow_sigmas=True",
         )
     numbers = [float(alpha) for alpha in alphas]
-    if predicted == "noise" and min(numbers) <= _LEAST:
+    silent = setting(scheduler, "rescale_betas_zero_snr", False) or min(numbers) <= 0
+    if predicted == "noise" and silent:
         raise InputError(
             f"scheduler {name}",
             expected="a signal above 0 where a network predicts noises",
@@ -64,7 +65,7 @@ def read_scheduler(scheduler: Any) -> Table:
             do="such networks predict velocities: check prediction_type",
         )
     first = int(numbers[0] < 1)  # 0 if its first time is the clean image itself
-    levels = [1.0] * first + [max(alpha, _LEAST) for alpha in numbers]
+    levels = [1.0] * first + [alpha if alpha > 0 else _LEAST for alpha in numbers]
     called = [max(0, t - first) for t in range(len(levels))]
     signal, noise = (tuple(map(sqrt, each)) for each in (levels, [1 - a for a in levels]))
     return Table(signal, noise, tuple(called), predicted)
