@@ -20,7 +20,7 @@ References:
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, Self
+from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -40,7 +40,7 @@ class SemanticConfig(UNetConfig):
     encoder_multipliers: tuple[Multiplier, ...] = (1, 2, 4, 8, 8)  #: factors in the encoder
     dropout: float = Field(default=0.1, ge=0, lt=1)
     head_channels: PositiveInt = 2**20  #: attention has one head
-    patch: Literal[1] = 1
+    patch: int = Field(default=1, ge=1, le=1)
 
     @model_validator(mode="after")
     def _can_be_encoded(self) -> Self:
