@@ -181,14 +181,13 @@ def test_noise_does_not_depend_on_the_settings_of_torch(pipeline: Counterfactual
     assert not torch.equal(*(states(pair)[-1] - faces)[:2])  # each has its own
 
 
-def test_corrections_of_drawn_noise_are_no_signal(pipeline: CounterfactualPipeline) -> None:
+def test_trust_knows_drawn_noise_whose_corrections_are_no_signal(
+    pipeline: CounterfactualPipeline,
+) -> None:
     faces, pair = ask(pipeline)
     assert pair.correction is not None
     assert "correction" not in measure_trust(pipeline, faces, pair).values
     _, anchored = ask(pipeline, Guidance.parse("none;anchor=true"))
     assert "correction" in measure_trust(pipeline, faces, anchored).values
-
-
-def test_limits_of_trust_know_the_noise() -> None:
     pushed = Guidance.parse("contrast:2;anchor=true;drawn_noise=true")
     assert repr(way_back_guidance(pushed)) == repr(DRAWN)

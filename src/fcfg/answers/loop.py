@@ -203,10 +203,7 @@ class Block:
     def phase(self, name: str, *, up: int = 0, down: int = 0) -> Generator[OnStep]:
         """Give a callback for the steps of some work, which is done at the end.
 
-        Args:
-            name: Name of the phase.
-            up: Network rows of one image toward noise.
-            down: Network rows of one image toward images, after that.
+        ``up`` are its network rows of one image toward noise, ``down`` those toward images.
         """
         progress, on_phase = self._loop.progress, self._loop.on_step
         up, down = up * len(self.rows), down * len(self.rows)

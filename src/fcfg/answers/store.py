@@ -61,16 +61,13 @@ class Store:
 class Memory:
     """Values by key, of a bounded size in all; what was not used for longest is forgotten.
 
-    Threads may share it.
+    Threads may share it. A value larger than ``most_bytes`` is not kept.
 
     >>> memory = Memory(most_bytes=20)
     >>> memory.put("a", "first")
     >>> memory.put("b", "second")
     >>> memory.get("a"), memory.get("b"), memory.size
     (None, 'second', 12)
-
-    Args:
-        most_bytes: Largest size of all values together; a larger value is not kept.
     """
 
     def __init__(self, most_bytes: float = float("inf")) -> None:

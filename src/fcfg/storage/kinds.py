@@ -91,10 +91,7 @@ def register_kind(config: type[ModelConfig[Any]]) -> Callable[[type[ModelT]], ty
     """Class decorator that lets models of a class be saved, and lets :func:`fcfg.load` find them.
 
     Their kind is the class attribute ``kind``. The class is called as ``Model(image_model, scm,
-    judge=judge, provenance=provenance)``.
-
-    Args:
-        config: Class that describes the folders of the kind.
+    judge=judge, provenance=provenance)``; the config describes its folders.
     """
 
     def register(model: type[ModelT]) -> type[ModelT]:
