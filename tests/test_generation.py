@@ -399,13 +399,6 @@ def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
     assert record["images"][0]["attributes_from"] == "given"
 
 
-def test_a_record_has_what_was_taken_where_nothing_was_said(pipeline, faces, tmp_path) -> None:
-    (result,) = generate(pipeline, faces[:1], GIVEN, {"age": 90}, out=tmp_path, reverse=False)
-    record = record_of(tmp_path)
-    assert record.items() >= DRAWN_NOISE.to_json().items()
-    assert result.network_rows["counterfactual"] == 3 * record["steps"]
-
-
 @pytest.mark.parametrize("count", [2, 3])
 def test_parts_come_to_the_whole(faces, tmp_path: Path, count: int) -> None:
     """Columns, functions of a whole column and names of outputs mean the same in every part.
@@ -444,14 +437,17 @@ def test_parts_come_to_the_whole(faces, tmp_path: Path, count: int) -> None:
     assert shares[-1] == pytest.approx(1)
 
 
-def test_the_judge_reads_attributes_unless_told_otherwise(pipeline, faces, tmp_path: Path) -> None:
-    results = generate(pipeline, faces, do={"smiling": flip}, sampling=2, out=tmp_path)
+def test_a_record_has_what_was_taken_where_nothing_was_said(pipeline, faces, tmp_path) -> None:
+    """Attributes are those that the judge reads."""
+    results = generate(pipeline, faces, do={"smiling": flip}, reverse=False, out=tmp_path)
+    record = record_of(tmp_path)
+    assert record.items() >= (DRAWN_NOISE.to_json() | {"do": {"smiling": "flip"}}).items()
     seen = pipeline.judge.read([Image.open(path) for path in faces])
     for i, result in enumerate(results):
         assert result.attributes_from == "judge"
         assert result.factual["smiling"] == seen.attributes["smiling"][i]
         assert result.counterfactual["smiling"] == 1 - result.factual["smiling"]
-    assert record_of(tmp_path)["do"] == {"smiling": "flip"}
+        assert result.network_rows["counterfactual"] == 3 * record["steps"]
 
 
 def test_without_a_judge_attributes_must_be_given(faces: list[Path], tmp_path: Path) -> None:
