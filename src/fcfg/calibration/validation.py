@@ -49,14 +49,9 @@ def choose_images(
 ) -> ValidationImages:
     """Choose images of the validation split, with all combinations of values equally often.
 
-    Where a combination is rare, images are drawn at random instead.
-
-    Args:
-        pipeline: The model; its provenance names the data set.
-        count: Largest number of images that get counterfactuals.
-        seed: Seed of the choice.
-        data: Folder of the data set, if it has moved since training.
-        on_progress: Callback invoked while images are read.
+    Where a combination is rare, images are drawn at random instead. At most ``count`` of them get
+    counterfactuals. The data set is that of the model's training; ``data`` is its folder, if it
+    has moved since.
     """
     check_integer("images", count, 2, 10**6, do="give a larger number")
     space, config = pipeline.space, find_data(pipeline, data)

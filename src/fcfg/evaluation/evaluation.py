@@ -143,8 +143,7 @@ class Evaluation:
     def run(self, on_progress: OnProgress | None = None) -> Result:
         """Answer the open questions of this shard; return all results in the folder.
 
-        Args:
-            on_progress: Callback invoked after every step with the share of the work that is done.
+        ``on_progress`` is called after every step with the share of the work that is done.
         """
         folder = self.folder
         with folder.writing(self.header) as lines:

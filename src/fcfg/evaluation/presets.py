@@ -84,9 +84,7 @@ OWN = tuple(kind for kind in _KINDS if kind != "demo")
 def experiments(graph: CausalGraph | None = None, *, groups: bool = True) -> tuple[str, ...]:
     """Return the names of the experiments in the package, or of those that fit a model.
 
-    Args:
-        graph: Causal graph of a model.
-        groups: Whether the model has guidance with several groups, as its traits say.
+    The model has this ``graph``, and guidance with several ``groups`` if its traits say so.
     """
     named = tuple(
         f"{name}/{kind}"

@@ -53,11 +53,7 @@ def choose_subset(
 ) -> Subset:
     """Choose images that the model has not seen, from the test split of its data set.
 
-    Args:
-        pipeline: The model; its provenance names the data set.
-        experiment: Number of images, and attributes to balance.
-        data: Folder of the data set, if it has moved since training.
-        on_progress: Callback invoked while images are read.
+    The data set is that of the model's training; ``data`` is its folder, if it has moved since.
     """
     space, subject = pipeline.space, f"experiment '{experiment.name}'"
     space.check_known(experiment.targets, subject)

@@ -133,13 +133,7 @@ class Summary:
 
 
 def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summary:
-    """Compute all numbers of tables and figures.
-
-    Args:
-        result: A whole run.
-        resamples: Number of bootstrap resamples of the images.
-        seed: Seed of the resamples.
-    """
+    """Compute all numbers of tables and figures of a whole run, by resamples of its images."""
     check_whole(result)
     header = result.header
     builder = _Builder(result, Bootstrap(len(header["images"]), resamples=resamples, seed=seed))

@@ -26,11 +26,8 @@ def compare(
 ) -> Image.Image:
     """Draw images side by side under their names, then the difference of the first two.
 
-    They are enlarged by an integer factor, so that pixels stay square.
-
-    Args:
-        images: Images in [-1, 1] by name, all of one shape: factual, counterfactual, others.
-        captions: Lines below each image, by name.
+    Images are those in [-1, 1] of one shape, by name: factual, counterfactual, others; captions
+    are lines below each. All are enlarged by an integer factor, so that pixels stay square.
     """
     factual, counterfactual = list(images.values())[:2]
     scale = difference_scale(factual, counterfactual)

@@ -55,20 +55,12 @@ def generate(
     progress: bool = True,
     **options: Any,
 ) -> list[Result]:
-    """Make counterfactuals of picture files, in a folder.
+    """Make counterfactuals of picture files, in a folder, with a model on its device.
 
-    Args:
-        pipeline: The model, on its device.
-        files: Pictures and folders of pictures.
-        attributes: 'auto', a CSV table, pairs such as ``smiling=0,male=1``, or columns, a data
-            frame, or rows.
-        do: For every target a value, a column, or a function of the factual column.
-        guidance: Setting of the model, such as a :class:`fcfg.Guidance`; by default its own.
-        on_chunk: Callback invoked with the results of the pictures that were just finished.
-        on_progress: Callback invoked after every step with the share of the work that is done.
-        progress: Whether to show a bar if it takes seconds, without ``on_progress``.
-        **options: Other fields of :class:`~fcfg.generation.request.Request`, such as ``sampling``,
-            ``out`` and ``reverse``.
+    The question and its ``options`` are fields of :class:`~fcfg.generation.Request`, such as
+    ``sampling``, ``out`` and ``reverse``. ``on_chunk`` is called with the results of the pictures
+    that were just finished, and ``on_progress`` after every step with the share of the work that
+    is done. Without the latter, ``progress`` shows a bar if it takes seconds.
     """
     prepared = prepare(pipeline, Request(files, attributes, do, guidance, **options))
     with call_bar(on_progress, progress) as report:
