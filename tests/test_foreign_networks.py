@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,15 @@ from fcfg.diffusion.conditioners import Lookup, conditioner_of
 from fcfg.diffusion.foreign import ForeignNetwork
 from fcfg.diffusion.libraries import build_network, config_of, read_network
 from refusal import all_refused, refused
-from tiny_foreign import NETWORKS, NULL, SPACE, diffusers, foreign, monai, texts_and_pooled
+from tiny_foreign import (
+    NETWORKS,
+    NULL,
+    SPACE,
+    autoencoder,
+    foreign,
+    texts_and_pooled,
+    volume_autoencoder,
+)
 
 VALUES = torch.from_numpy(
     SPACE.encode(SPACE.parse({"smiling": [1, 0], "hair": ["grey", "red"]}))
@@ -91,33 +98,6 @@ def test_weights_are_found_again_in_a_folder_and_nothing_is_downloaded(tmp_path:
     (tmp_path / "empty").mkdir()
     with refused(name, "a folder without them"):
         read_network(name, str(tmp_path / "empty"), None, "")
-
-
-def autoencoder() -> tuple[nn.Module, Any]:
-    return diffusers(
-        "AutoencoderKL",
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        block_out_channels=(8, 8),
-        layers_per_block=1,
-        norm_num_groups=4,
-    )
-
-
-def volume_autoencoder() -> tuple[nn.Module, dict[str, Any]]:
-    return monai(
-        "AutoencoderKL",
-        spatial_dims=3,
-        in_channels=1,
-        out_channels=1,
-        num_res_blocks=[1, 1],
-        channels=[8, 8],
-        attention_levels=[False, False],
-        latent_channels=2,
-        norm_num_groups=4,
-        with_encoder_nonlocal_attn=False,
-        with_decoder_nonlocal_attn=False,
-    )
 
 
 def test_a_codec_gives_the_scaled_mean_and_the_image_of_its_latents() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -120,7 +121,7 @@ def flux() -> tuple[tuple[nn.Module, Any], AbstractConditioner]:
     return network, Lookup.prompts(SPACE, WRITE, texts_and_pooled)
 
 
-def monai_unet(dimensions: int = 3, channels: int = 1) -> tuple[Any, AbstractConditioner]:
+def monai_unet(dimensions: int = 3, channels: int = 2) -> tuple[Any, AbstractConditioner]:
     network = monai(
         "DiffusionModelUNet",
         spatial_dims=dimensions,
@@ -152,3 +153,53 @@ NETWORKS = {
 def foreign(name: str) -> ForeignNetwork:
     (network, config), conditioner = NETWORKS[name]()
     return ForeignNetwork(network, conditioner, config).eval()
+
+
+def autoencoder() -> tuple[nn.Module, Any]:
+    return diffusers(
+        "AutoencoderKL",
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        block_out_channels=(8, 8),
+        layers_per_block=1,
+        norm_num_groups=4,
+    )
+
+
+def volume_autoencoder() -> tuple[nn.Module, dict[str, Any]]:
+    return monai(
+        "AutoencoderKL",
+        spatial_dims=3,
+        in_channels=1,
+        out_channels=1,
+        num_res_blocks=[1, 1],
+        channels=[8, 8],
+        attention_levels=[False, False],
+        latent_channels=2,
+        norm_num_groups=4,
+        with_encoder_nonlocal_attn=False,
+        with_decoder_nonlocal_attn=False,
+    )
+
+
+def tiny_pipeline() -> Any:
+    """A Stable Diffusion pipeline, each part of which is tiny and real."""
+    library = pytest.importorskip("diffusers", reason="needs the extra diffusers")
+    transformers = pytest.importorskip("transformers", reason="needs the extra diffusers")
+    letters = [letter + end for letter in ascii_lowercase + "," for end in ("", "</w>")]
+    words = {word: at for at, word in enumerate(["<|startoftext|>", "<|endoftext|>", *letters])}
+    shape = {"hidden_size": WIDTH, "intermediate_size": 8, "num_hidden_layers": 1}
+    shape |= {"num_attention_heads": 2, "vocab_size": len(words), "max_position_embeddings": 40}
+    config = transformers.CLIPTextConfig(**shape, eos_token_id=1, bos_token_id=0)
+    (unet, _), _ = prompted_unet()
+    betas = {"beta_schedule": "scaled_linear", "clip_sample": False, "steps_offset": 1}
+    return library.StableDiffusionPipeline(
+        vae=autoencoder()[0],
+        text_encoder=filled(lambda: transformers.CLIPTextModel(config)),
+        tokenizer=transformers.CLIPTokenizer(vocab=words, merges=[], model_max_length=40),
+        unet=unet,
+        scheduler=library.DDIMScheduler(**betas),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )

@@ -21,6 +21,7 @@ class AbstractCodec(nn.Module, ABC):
     """Turns images in [-1, 1] into latents and back, without randomness."""
 
     channels: int  #: of the images
+    latent_channels: int
     factor: int  #: pixels for one position of the latents, along each axis
 
     @abstractmethod
@@ -41,6 +42,7 @@ class Autoencoder(AbstractCodec):
         scale: Factor of latents; 0.18215 for Stable Diffusion.
         shift: Number that is subtracted from latents first.
         low: Smallest value of its images: -1, or 0 for many networks of MONAI.
+        source: Place of its weights, as of a :class:`~fcfg.diffusion.foreign.ForeignNetwork`.
     """
 
     def __init__(
@@ -51,12 +53,14 @@ class Autoencoder(AbstractCodec):
         scale: float = 1.0,
         shift: float = 0.0,
         low: float = -1.0,
+        source: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.network: Any = network
-        self.config = dict(config)
+        self.config, self.source = dict(config), source
         self.scale, self.shift, self.low = scale, shift, low
         self.channels = int(config["in_channels"])
+        self.latent_channels = int(config.get("latent_channels", self.channels))
         widths = config.get("block_out_channels") or config.get("channels")
         self.factor = 2 ** (len(widths) - 1) if widths else 1
 

@@ -32,6 +32,7 @@ class AbstractConditioner(nn.Module, ABC):
 
     kind: ClassVar[str]  #: its name in configurations
     space: AttributeSpace
+    separate: bool = True  #: whether it can hide some attributes and show others
 
     @property
     @abstractmethod
@@ -83,13 +84,16 @@ class Lookup(AbstractConditioner):
     Args:
         space: Attributes, all with choices.
         tables: A row for each of :func:`settings`, by the name of the argument.
+        separate: Whether rows with some hidden attributes mean what they say.
     """
 
     kind = "lookup"
 
-    def __init__(self, space: AttributeSpace, tables: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, space: AttributeSpace, tables: Mapping[str, Tensor], separate: bool = True
+    ) -> None:
         super().__init__()
-        self.space = space
+        self.space, self.separate = space, separate
         count = _count_settings(space)
         for name, table in tables.items():
             if len(table) != count:
@@ -129,7 +133,8 @@ class Lookup(AbstractConditioner):
     ) -> Self:
         """Number the combinations of all attributes, the last one fastest.
 
-        Where an attribute is hidden, all are, since a class has no name for the others.
+        Where an attribute is hidden, all are, since a class has no name for the others: groups of
+        attributes are refused.
 
         Args:
             space: Attributes, all with choices.
@@ -142,7 +147,7 @@ class Lookup(AbstractConditioner):
             is_whole = len(setting) == len(space)
             labels.append(following if is_whole else null)
             following += is_whole
-        return cls(space, {name: torch.tensor(labels)})
+        return cls(space, {name: torch.tensor(labels)}, separate=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -168,7 +173,7 @@ class Lookup(AbstractConditioner):
         """Return name, shape and type of each table."""
         tables = zip(self._names, self.buffers(), strict=True)
         about = {n: [str(t.dtype).removeprefix("torch."), *t.shape[1:]] for n, t in tables}
-        return {"kind": self.kind, "tables": about}
+        return {"kind": self.kind, "tables": about, "separate": self.separate}
 
     @classmethod
     def from_config(cls, space: AttributeSpace, config: Mapping[str, Any]) -> Self:
@@ -180,6 +185,7 @@ class Lookup(AbstractConditioner):
                 name: torch.empty(count, *shape, dtype=getattr(torch, dtype))
                 for name, (dtype, *shape) in config["tables"].items()
             },
+            config["separate"],
         )
 
 

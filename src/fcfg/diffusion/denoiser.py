@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fcfg.causal.attributes import Column
+from fcfg.diffusion.codec import AbstractCodec
 from fcfg.diffusion.embedder import AbstractEmbedder
 from fcfg.diffusion.networks import OwnNetwork, repeat_for_conditions
 from fcfg.diffusion.prediction import Condition, Evaluate, Images
@@ -61,6 +62,9 @@ class Denoiser(nn.Module):
             schedule.
         dimensions: Number of axes of an image beside its channels: 1 for series, 2 for images, 3
             for volumes.
+        size: Side of the training images; by default that of the UNet, or unknown.
+        codec: Codec whose latents the network works on; channels, stride and size are those of
+            images all the same. States are then float64, since decoding enlarges rounding.
     """
 
     def __init__(
@@ -73,15 +77,20 @@ class Denoiser(nn.Module):
         stride: int | None = None,
         parameterisation: Parameterisation | None = None,
         dimensions: int = 2,
+        size: int | None = None,
+        codec: AbstractCodec | None = None,
     ) -> None:
         super().__init__()
         predicted = schedule.parameterisation if parameterisation is None else parameterisation
         check_parameterisation(predicted, is_flow=schedule.is_flow)
         if isinstance(network, OwnNetwork):
             config, name = network.config, type(network).__name__
-            channels, stride = channels or config.channels, stride or config.stride
+            factor = 1 if codec is None else codec.factor
+            pixels = config.channels if codec is None else codec.channels
+            channels, stride = channels or pixels, stride or config.stride * factor
+            size = size or config.size * factor
             given = (channels, stride, embedder.condition_width, dimensions)
-            expected = (config.channels, config.stride, config.condition, 2)
+            expected = (pixels, config.stride * factor, config.condition, 2)
             if given != expected:
                 raise InputError(
                     "denoiser (channels, stride, condition width, dimensions)",
@@ -102,14 +111,11 @@ class Denoiser(nn.Module):
         self.dimensions = check_integer(
             "denoiser, dimensions", dimensions, 1, max(DIMENSIONS), do="2 is for images"
         )
+        self.size = size  #: side of the training images; None if it is not known
+        self.codec = codec
         self.parameterisation: Parameterisation = predicted
         #: Replaces the network outside training; see :mod:`fcfg.pipeline.runtime`.
         self.evaluate: Evaluate | None = None
-
-    @property
-    def size(self) -> int | None:
-        """Height and width of the training images of our networks; None for other ones."""
-        return self.network.config.size if isinstance(self.network, OwnNetwork) else None
 
     @property
     def device(self) -> torch.device:
@@ -118,8 +124,15 @@ class Denoiser(nn.Module):
 
     @property
     def state_dtype(self) -> torch.dtype:
-        """Precision of the sampler: float64 if the embedder has it, otherwise float32."""
-        return torch.float64 if self._weight.dtype == torch.float64 else torch.float32
+        """Precision of the sampler: float64 of such weights and of latents, otherwise float32."""
+        exact = self.codec is not None or self._weight.dtype == torch.float64
+        return torch.float64 if exact else torch.float32
+
+    def state_shape(self, size: tuple[int, ...]) -> tuple[int, ...]:
+        """Return channels and sides of the states of images of a size."""
+        if self.codec is None:
+            return (self.channels, *size)
+        return (self.codec.latent_channels, *(side // self.codec.factor for side in size))
 
     @property
     def _weight(self) -> Tensor:

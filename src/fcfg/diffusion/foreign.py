@@ -11,8 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fcfg.causal.attributes import AttributeSpace
+from fcfg.diffusion.codec import AbstractCodec
 from fcfg.diffusion.conditioners import AbstractConditioner
+from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.libraries import arguments_of, class_name, config_of, missing_names
+from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.diffusion.visible import VisibleAttributes
 from fcfg.support.errors import InputError, quoted
 
@@ -41,7 +44,7 @@ class ForeignNetwork(nn.Module):
         super().__init__()
         self.network, self.conditioner = network, conditioner
         self.config, self.source = config_of(network, config), source
-        self.attributes = VisibleAttributes(conditioner.space)
+        self.attributes = VisibleAttributes(conditioner.space, conditioner.separate)
         taken = list(inspect.signature(network.forward).parameters)
         self._image = taken[0]
         self._time = next((name for name in taken if name.startswith("timestep")), "")
@@ -113,6 +116,23 @@ class ForeignNetwork(nn.Module):
     def _called(self, x: Tensor, t: Tensor, arguments: Mapping[str, Any]) -> Tensor:
         output = self.network(**{self._image: x, self._time: t}, **arguments)
         return output[0] if isinstance(output, tuple) else output
+
+
+def foreign_denoiser(
+    network: ForeignNetwork, schedule: NoiseSchedule, codec: AbstractCodec | None = None
+) -> Denoiser:
+    """Return a denoiser of a network of another library, and its codec if it works on latents."""
+    factor = 1 if codec is None else codec.factor
+    return Denoiser(
+        network,
+        network.attributes,
+        schedule,
+        channels=network.channels if codec is None else codec.channels,
+        stride=network.stride * factor,
+        dimensions=network.dimensions,
+        size=None if network.size is None else network.size * factor,
+        codec=codec,
+    )
 
 
 def _nested(arguments: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.embedder import AbstractEmbedder, Keep
 from fcfg.diffusion.prediction import Condition
+from fcfg.support.errors import InputError
 
 
 class VisibleAttributes(AbstractEmbedder):
@@ -25,13 +26,17 @@ class VisibleAttributes(AbstractEmbedder):
     >>> condition = embedder(torch.tensor([[1.0, 1.0]]))
     >>> embedder.masked(condition, torch.tensor([[True, False]]))
     tensor([[1., 0., 1., 0.]])
+
+    Args:
+        space: Attributes in the order of their numbers.
+        separate: Whether some attributes can be visible while others are hidden.
     """
 
     owner: Tensor  #: position of the attribute that each number of a condition belongs to
 
-    def __init__(self, space: AttributeSpace) -> None:
+    def __init__(self, space: AttributeSpace, separate: bool = True) -> None:
         super().__init__()
-        self.space = space
+        self.space, self.separate = space, separate
         self.width = 1
         count = len(space)
         values = [position for position, width in enumerate(space.widths) for _ in range(width)]
@@ -56,6 +61,16 @@ class VisibleAttributes(AbstractEmbedder):
         """Keep some attributes; hide the others, or show those of ``other``."""
         rest = self.null_for(condition) if other is None else other
         return torch.where(keep[:, self.owner], condition, rest)
+
+    def check_separate(self, subject: str) -> None:
+        """Refuse what masks single attributes of a network that knows whole classes only."""
+        if not self.separate:
+            raise InputError(
+                subject,
+                expected="one group of attributes, since each class of the network is one of all",
+                got="masks of single attributes",
+                do="guide all attributes together, as in cfg:2 or contrast:1.5",
+            )
 
     def parts(self, condition: Condition) -> tuple[Tensor, Tensor]:
         """Return the values, and which attributes are visible."""

@@ -83,6 +83,16 @@ class Batches:
         )
         return torch.cat(pieces)
 
+    def encoded(self, images: Images) -> Float[Tensor, "batch states *sides"]:
+        """Return the first states: the images, or their latents; on the CPU."""
+        dtype, codec = self.denoiser.state_dtype, self.denoiser.codec
+        if codec is None:
+            return images.to("cpu", dtype)
+        pieces = self.work(
+            len(images), 1, lambda rows, _: fetch(codec.encode(self.send(images[rows]).to(dtype)))
+        )
+        return torch.cat(pieces)
+
     def condition(
         self, attributes: Table, semantics: Float[Tensor, "images latent"] | None, rows: slice
     ) -> Condition:

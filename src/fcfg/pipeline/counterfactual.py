@@ -40,7 +40,13 @@ from fcfg.model.thresholds import Thresholds
 from fcfg.pipeline.batching import Batches
 from fcfg.pipeline.calibration import Calibration
 from fcfg.pipeline.drawn_noise import check_path
-from fcfg.pipeline.inference import abduct_images, generate_images, ready, restore_abduction
+from fcfg.pipeline.inference import (
+    abduct_images,
+    decode_answer,
+    generate_images,
+    ready,
+    restore_abduction,
+)
 from fcfg.pipeline.plans import Defaults, GuidedPlan, Needs, chosen_sampling
 from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
@@ -323,7 +329,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
                 f"{plan.setting}; lower its weights or take more steps",
                 stacklevel=3,  # the caller of predict
             )
-        return Counterfactual(abduction, action, plan, end)
+        return Counterfactual(abduction, action, plan, end, decode_answer(batches, abduction, end))
 
     def _batches(self, run: Run) -> Batches:
         return Batches(self.denoiser, run.batch_size, run.on_step, self._recorder)

@@ -28,8 +28,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fcfg.causal.scm import Keys
+from fcfg.diffusion.prediction import Images
 from fcfg.guidance import PathKind
-from fcfg.model import Factual
 from fcfg.pipeline.batching import Batches
 from fcfg.sampling import Path, StepRecord, Trajectory
 from fcfg.support.errors import InputError
@@ -37,20 +38,20 @@ from fcfg.support.hashing import stream_seed
 
 
 def draw_noise(
-    batches: Batches, factual: Factual, times: Sequence[int]
+    batches: Batches, x: Images, keys: Keys, times: Sequence[int]
 ) -> tuple[Trajectory, Path]:
     """Add noise to images: new at every second time, and its opposite at the next.
 
     Args:
         batches: The denoiser, for its noise levels.
-        factual: Images and their keys.
+        x: Images, or their latents; on the CPU.
+        keys: Keys of the images.
         times: Ascending times.
 
     Returns:
         The images at the last time, and the path to it; on the CPU.
     """
-    x = factual.images.to("cpu", batches.denoiser.state_dtype)
-    names, states, plan = list(factual.keys), [x], batches.steps(times)
+    names, states, plan = list(keys), [x], batches.steps(times)
     for index, step in enumerate(plan):
         second = index % 2  # of a pair of times, with the opposite noise
         noise = [_normal(x.shape[1:], key, times[index + 1 - second]) for key in names]

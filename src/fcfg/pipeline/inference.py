@@ -9,33 +9,35 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from fcfg.causal.attributes import Table
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.prediction import ConditionalPredictor, TwoStagePredictor
+from fcfg.diffusion.prediction import ConditionalPredictor, Images, TwoStagePredictor
 from fcfg.model import Action, Factual
 from fcfg.pipeline.alignment import AlignedPredictor, GuidedBranch, align
 from fcfg.pipeline.batching import Batches, fetch
 from fcfg.pipeline.drawn_noise import draw_noise
 from fcfg.pipeline.plans import GuidedPlan, Needs
-from fcfg.pipeline.records import Abduction, FactualBranch
+from fcfg.pipeline.records import Abduction, DecodedAnswer, FactualBranch
 from fcfg.sampling import Anchor, OnStep, Path, PathRecorder, Trajectory, anchor_path, integrate
-from fcfg.support.images import per_image
+from fcfg.support.images import per_image, pixel_axes
 
 
 def abduct_images(batches: Batches, factual: Factual, needs: Needs, model: str) -> Abduction:
     """Infer or draw the noise behind images under their attributes."""
     semantics = batches.semantics(factual.images)
-    times = needs.sampling.times(batches.denoiser.schedule)
+    times, x = needs.sampling.times(batches.denoiser.schedule), batches.encoded(factual.images)
     if needs.path == "drawn":
-        end, path = draw_noise(batches, factual, times)
+        end, path = draw_noise(batches, x, factual.keys, times)
     else:
-        end, path = _infer_noise(batches, factual, semantics, times, needs)
+        end, path = _infer_noise(batches, x, factual.attributes, semantics, times, needs)
     known = (end, needs.sampling, times, model, path, semantics, needs.path == "drawn")
     return Abduction(factual.images, factual.attributes, factual.keys, *known)
 
 
 def _infer_noise(
     batches: Batches,
-    factual: Factual,
+    x: Images,
+    attributes: Table,
     semantics: Float[Tensor, "images latent"] | None,
     times: tuple[int, ...],
     needs: Needs,
@@ -43,17 +45,17 @@ def _infer_noise(
     """Return the noise and, if it is kept, the path to it: an inversion without guidance."""
     denoiser, keeps_path = batches.denoiser, needs.path == "inferred"
     steps, solver = batches.steps(times), batches.solver(needs.sampling.solver)
-    start = Trajectory(factual.images.to(denoiser.state_dtype))
+    start = Trajectory(x)
 
     def work(rows: slice, report: OnStep) -> tuple[Trajectory, Path | None]:
-        condition = batches.condition(factual.attributes, semantics, rows)
+        condition = batches.condition(attributes, semantics, rows)
         chunk = start.map(lambda tensor: batches.send(tensor[rows]))
         recorder = PathRecorder(chunk.x, report)
         on_step = recorder if keeps_path else report
         end = integrate(ConditionalPredictor(denoiser, condition), chunk, steps, solver, on_step)
         return end.map(fetch), recorder.path.map(fetch) if keeps_path else None
 
-    pieces = batches.work(len(factual.images), 1, work)
+    pieces = batches.work(len(x), 1, work)
     paths = [path for _, path in pieces if path is not None]
     return Trajectory.joined([end for end, _ in pieces]), Path.joined(paths) if paths else None
 
@@ -65,7 +67,8 @@ def restore_abduction(
     needed, path = {"x", "evaluations"}, None
     needed |= {"states"} if needs.path == "inferred" else set()
     needed |= {"semantics"} if denoiser.semantic_width else set()
-    if not needed <= inferred.keys() or inferred["x"].shape != factual.images.shape:
+    shape = (len(factual.images), *denoiser.state_shape(factual.images.shape[2:]))
+    if not needed <= inferred.keys() or inferred["x"].shape != shape:
         return None
     if needs.path == "inferred":
         noises = inferred.get("noises")
@@ -85,7 +88,7 @@ def ready(batches: Batches, abduction: Abduction, plan: GuidedPlan) -> Abduction
         assert abduction.path is not None, "the abduction was checked"
         quiet = replace(batches, on_step=None)
         image = abduction.path.states[0]
-        end, path = draw_noise(quiet, replace(abduction, images=image), abduction.times)
+        end, path = draw_noise(quiet, image, abduction.keys, abduction.times)
         abduction = replace(abduction, trajectory=end, path=path, noise_is_drawn=True, anchor=None)
     if not plan.setting.anchor:
         return abduction
@@ -152,3 +155,21 @@ def generate_images(
     same, image = abduction.unchanged(action), abduction.path.states[0]
     x = torch.where(per_image(same, image), image, end.x)
     return replace(end, x=x, evaluations=end.evaluations + anchor.evaluations)
+
+
+def decode_answer(batches: Batches, abduction: Abduction, end: Trajectory) -> DecodedAnswer | None:
+    """Return the images of latents, and the round trip of the codec; None without a codec."""
+    codec, images, path = batches.denoiser.codec, abduction.images, abduction.path
+    if codec is None:
+        return None
+    factual = batches.encoded(images) if path is None else path.states[0]
+
+    def work(rows: slice, report: OnStep) -> tuple[Tensor, Tensor]:
+        before, after = (fetch(codec.decode(batches.send(z[rows]))) for z in (factual, end.x))
+        return before, after
+
+    before, after = (
+        torch.cat(part) for part in zip(*batches.work(len(images), 1, work), strict=True)
+    )
+    lost = (before - images).square().mean(dim=pixel_axes(images)).sqrt()
+    return DecodedAnswer((images + after - before).to(images.dtype), lost.to(images.dtype))

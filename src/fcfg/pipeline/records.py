@@ -84,6 +84,14 @@ class Abduction(AbstractAbduction):
                 raise InputError("abduction", expected=expected, got=got, do=do)
 
 
+@dataclass(frozen=True, eq=False)
+class DecodedAnswer:
+    """An answer in latents, as images."""
+
+    images: Float[Tensor, "batch channel *size"]  #: the factual image and what changes, unclamped
+    round_trip: Float[Tensor, "batch"]  #: what the codec loses of the factual image (RMS)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Counterfactual(AbstractCounterfactual):
     """Counterfactual images, with everything they were computed from."""
@@ -91,6 +99,7 @@ class Counterfactual(AbstractCounterfactual):
     abduction: Abduction
     plan: GuidedPlan
     trajectory: Trajectory  #: at time 0, unclamped, on the CPU
+    decoded: DecodedAnswer | None = None  #: of a model of latents
 
     @property
     def guidance(self) -> Guidance:
@@ -111,7 +120,8 @@ class Counterfactual(AbstractCounterfactual):
     @property
     def images(self) -> Float[Tensor, "batch channel *size"]:
         """Counterfactual images, clamped to [-1, 1]."""
-        return self.trajectory.x.clamp(-1, 1)
+        images = self.trajectory.x if self.decoded is None else self.decoded.images
+        return images.clamp(-1, 1)
 
     @property
     def spent(self) -> Sequence[int]:

@@ -24,7 +24,7 @@ ImageModelT = TypeVar("ImageModelT", bound=nn.Module)
 ModelT = TypeVar("ModelT", bound="NamedKind")
 
 #: Modules that register kinds when they are imported; their rooms may be missing.
-_MODULES = ("fcfg.pipeline.counterfactual", "fcfg.rivals.models")
+_MODULES = ("fcfg.pipeline.counterfactual", "fcfg.pipeline.foreign", "fcfg.rivals.models")
 
 
 class ModelConfig(Grown, Generic[ImageModelT]):

@@ -58,7 +58,7 @@ def rows_within(free: int, each: float) -> int:
 def _measured(denoiser: Denoiser, size: tuple[int, ...]) -> tuple[int, float]:
     """Return the free bytes of the GPU, and the bytes that a row takes."""
     device, dtype = denoiser.device, denoiser.state_dtype
-    x = torch.zeros(_TRIED, denoiser.channels, *size, device=device, dtype=dtype)
+    x = torch.zeros(_TRIED, *denoiser.state_shape(size), device=device, dtype=dtype)
     c = torch.zeros(_TRIED, denoiser.embedder.condition_width, device=device, dtype=dtype)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)

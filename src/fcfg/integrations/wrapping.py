@@ -1,0 +1,125 @@
+"""One call from a network of diffusers or MONAI, or a whole pipeline, to what-if questions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.diffusion.codec import AbstractCodec, Autoencoder
+from fcfg.diffusion.conditioners import AbstractConditioner, Lookup, Setting
+from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
+from fcfg.diffusion.libraries import config_of
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.pipeline.foreign import ForeignPipeline
+from fcfg.support.errors import InputError, quoted
+
+__all__ = ["wrap", "wrap_pipeline"]
+
+#: What ``encode_prompt`` of a family returns, in its order, as arguments of the network; None
+#: where it returns what is not needed.
+_RETURNED: Mapping[str, tuple[str | None, ...]] = {
+    "UNet2DConditionModel": ("encoder_hidden_states", None),
+    "SDXL": ("encoder_hidden_states", None, "added_cond_kwargs.text_embeds", None),
+    "SD3Transformer2DModel": ("encoder_hidden_states", None, "pooled_projections", None),
+    "FluxTransformer2DModel": ("encoder_hidden_states", "pooled_projections", None),
+}
+
+
+def wrap(
+    network: nn.Module,
+    scheduler: Any,
+    scm: StructuralCausalModel,
+    conditioner: AbstractConditioner,
+    *,
+    codec: AbstractCodec | None = None,
+    judge: nn.Module | None = None,
+    config: Mapping[str, Any] | None = None,
+    source: Mapping[str, str] | None = None,
+) -> ForeignPipeline:
+    """Return a pipeline around a network of diffusers or MONAI.
+
+    Args:
+        network: Network, such as a ``UNet2DModel`` or a ``DiffusionModelUNet``.
+        scheduler: Scheduler of its training, or a :class:`fcfg.NoiseSchedule`.
+        scm: Attribute model.
+        conditioner: Turns attributes into arguments of the network.
+        codec: Autoencoder of a network that works on latents.
+        judge: Classifier that reads attributes from images.
+        config: Arguments that the network was built from; those of diffusers know them.
+        source: Place of its weights, instead of storing them: 'source' and, if there are some,
+            'revision' and 'subfolder', as ``from_pretrained`` takes them.
+    """
+    is_schedule = isinstance(scheduler, NoiseSchedule)
+    schedule = scheduler if is_schedule else NoiseSchedule.of(scheduler)
+    foreign = ForeignNetwork(network.eval(), conditioner.eval(), config, source)
+    return ForeignPipeline(foreign_denoiser(foreign, schedule, codec), scm, judge=judge)
+
+
+@torch.no_grad()
+def wrap_pipeline(
+    pipeline: Any,
+    scm: StructuralCausalModel,
+    write: Callable[[Setting], str],
+    *,
+    judge: nn.Module | None = None,
+    source: Mapping[str, str] | None = None,
+) -> ForeignPipeline:
+    """Return a pipeline around one of diffusers, with its scheduler, VAE and text encoders.
+
+    Each prompt is encoded once. A LoRA that is loaded and fused is part of the network.
+
+    Args:
+        pipeline: Pipeline of Stable Diffusion 1, 2, XL or 3, or of Flux.
+        scm: Attribute model, of attributes with choices.
+        write: Returns the prompt of what is visible, such as
+            :class:`fcfg.diffusion.conditioners.Phrases`.
+        judge: Classifier that reads attributes from images.
+        source: Place of the weights, as of :func:`wrap`, without 'subfolder'.
+    """
+    parts = pipeline.components
+    part = "transformer" if parts.get("transformer") is not None else "unet"
+    network, vae = parts[part], parts["vae"]
+    sizes = _sizes(pipeline, network)
+    returned = _RETURNED.get("SDXL" if sizes else type(network).__name__)
+    if returned is None:
+        raise InputError(
+            f"pipeline {type(pipeline).__name__}",
+            expected=f"one whose network is among {quoted(_RETURNED)}",
+            got=type(network).__name__,
+            do="encode the prompts with Lookup.prompts, and call wrap",
+        )
+    known = inspect.signature(pipeline.encode_prompt).parameters
+    off = {name: False for name in ("do_classifier_free_guidance",) if name in known}
+    same = {name: None for name in ("prompt_2", "prompt_3") if name in known}
+
+    def encode(prompts: list[str]) -> dict[str, Tensor]:
+        others = {"device": network.device, "num_images_per_prompt": 1}
+        given = {"prompt": prompts, **same, **off, **others}
+        found = pipeline.encode_prompt(**given)
+        named = {n: t for n, t in zip(returned, found, strict=False) if n is not None}
+        if sizes:
+            named["added_cond_kwargs.time_ids"] = torch.tensor(sizes).expand(len(prompts), -1)
+        return named
+
+    def at(folder: str) -> dict[str, str] | None:
+        return None if source is None else {**source, "subfolder": folder}
+
+    about = {"scale": vae.config.scaling_factor, "shift": vae.config.shift_factor or 0.0}
+    codec = Autoencoder(vae.eval(), config_of(vae, None), source=at("vae"), **about)
+    conditioner = Lookup.prompts(scm.space, write, encode)
+    scheduler = parts["scheduler"]
+    return wrap(network, scheduler, scm, conditioner, codec=codec, judge=judge, source=at(part))
+
+
+def _sizes(pipeline: Any, network: nn.Module) -> list[float]:
+    """Return the sizes that Stable Diffusion XL is told: no crop, at the size of its training."""
+    config: Any = network.config
+    if getattr(config, "addition_embed_type", None) != "text_time":
+        return []
+    side = float(config.sample_size * pipeline.vae_scale_factor)
+    return [side, side, 0.0, 0.0, side, side]

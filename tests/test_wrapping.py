@@ -1,0 +1,186 @@
+"""Wrapped networks take the steps that their own libraries take with their own guidance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import signature
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
+from fcfg.guidance import Guidance
+from fcfg.integrations.wrapping import wrap, wrap_pipeline
+from fcfg.pipeline.foreign import ForeignPipeline
+from fcfg.sampling import DDIM, Trajectory, integrate, steps_along
+from refusal import refused
+from tiny_foreign import SPACE, WRITE, foreign, tiny_pipeline
+
+SCM = StructuralCausalModel(SPACE, CausalGraph({"smiling": [], "hair": []}))
+TABLE = {"smiling": [1, 0], "hair": ["grey", "red"]}
+WHOLE, NONE = torch.ones(2, 2, dtype=torch.bool), torch.zeros(2, 2, dtype=torch.bool)
+VALUES = torch.from_numpy(SPACE.encode(SPACE.parse(TABLE)))
+
+
+def wrapped(name: str, scheduler: Any, dtype: torch.dtype) -> ForeignPipeline:
+    network = foreign(name)
+    pipeline = wrap(network.network, scheduler, SCM, network.conditioner, config=network.config)
+    pipeline.denoiser.to(dtype)
+    return pipeline
+
+
+def ours(pipeline: ForeignPipeline, x: Tensor, times: Sequence[int], weight: float) -> Tensor:
+    """Guided generation from noise."""
+    denoiser, guidance = pipeline.denoiser, Guidance.cfg(weight)
+    plan = pipeline.plan(["smiling"], guidance, sampling="ddim uniform 5")
+    condition = denoiser.condition(SPACE.parse(TABLE))
+    predictor = plan.setting.predictor(denoiser, condition, condition, plan.keep)
+    weights = torch.full((len(times) - 1, 1), weight, dtype=x.dtype)
+    guided = [True] * (len(times) - 1)
+    steps = steps_along(denoiser.schedule, times, weights=weights, guided=guided, dtype=x.dtype)
+    return integrate(predictor, Trajectory(x), steps, DDIM()).x
+
+
+def theirs(
+    pipeline: ForeignPipeline, x: Tensor, times: Sequence[Any], weight: float, step: Any
+) -> Tensor:
+    """The loop of a library: null and condition in one batch, then a step of its scheduler."""
+    network = pipeline.denoiser.network
+    made = [network.conditioner(VALUES.to(x), shown) for shown in (NONE, WHOLE)]
+    both = torch.cat([network.attributes(VALUES.to(x))] * 2)
+    both[:2] = 0
+    assert any(not torch.equal(made[0][name], made[1][name]) for name in made[0])
+    for time in times:
+        t = torch.as_tensor(time).expand(4)
+        null, given = network(torch.cat([x, x]), t, both).chunk(2)
+        x = step(null + weight * (given - null), time, x)
+    return x
+
+
+def start(pipeline: ForeignPipeline, dtype: torch.dtype) -> Tensor:
+    sides = [pipeline.size or 4] * pipeline.dimensions
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(2, pipeline.channels, *sides, generator=generator).to(dtype)
+
+
+def check_equal(
+    pipeline: ForeignPipeline, times: Sequence[int], called: Sequence[Any], step: Any, x: Tensor
+) -> None:
+    weight = 4.0
+    with torch.no_grad():
+        one = ours(pipeline, x, times, weight)
+        other = theirs(pipeline, x, called, weight, step)
+        plain = ours(pipeline, x, times, 1.0)
+    bound = 1e-12 if x.dtype == torch.float64 else 1e-4
+    assert ((one - other).abs().max() / other.abs().max()).item() < bound
+    assert ((one - plain).square().mean() / plain.square().mean()).sqrt() > 0.01
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", ["unet", "prompted_unet", "sdxl", "dit"])
+def test_noises_take_the_steps_of_ddim_with_their_spacing(name: str, dtype: torch.dtype) -> None:
+    diffusers = pytest.importorskip("diffusers", reason="needs the extra diffusers")
+    shape: dict[str, Any] = {"beta_schedule": "scaled_linear", "set_alpha_to_one": False}
+    shape |= {"beta_start": 0.00085, "beta_end": 0.012, "clip_sample": False, "steps_offset": 1}
+    scheduler = diffusers.DDIMScheduler(**shape)
+    for table in ("alphas_cumprod", "final_alpha_cumprod"):
+        setattr(scheduler, table, getattr(scheduler, table).to(dtype))
+    pipeline = wrapped(name, scheduler, dtype)
+    scheduler.set_timesteps(5)
+    called = list(scheduler.timesteps)
+    times = [int(t) + 1 for t in called] + [1]
+
+    def step(output: Tensor, time: Tensor, x: Tensor) -> Tensor:
+        return scheduler.step(output, time, x).prev_sample
+
+    check_equal(pipeline, times, called, step, start(pipeline, dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", ["sd3", "flux"])
+def test_flows_take_the_steps_of_euler_from_pure_noise(name: str, dtype: torch.dtype) -> None:
+    diffusers = pytest.importorskip("diffusers", reason="needs the extra diffusers")
+    scheduler = diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0)
+    scheduler.set_timesteps(5)
+    pipeline = wrapped(name, scheduler, dtype)
+    sigmas = scheduler.sigmas.to(dtype)
+    moves = iter((sigmas[1:] - sigmas[:-1]).tolist())
+
+    def step(output: Tensor, time: Tensor, x: Tensor) -> Tensor:
+        return x + next(moves) * output  # as theirs, which is in float32 always
+
+    x = start(pipeline, dtype)
+    check_equal(pipeline, range(5, -1, -1), list(scheduler.timesteps), step, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_volumes_take_the_steps_of_monai(dtype: torch.dtype) -> None:
+    schedulers = pytest.importorskip("monai.networks.schedulers", reason="needs the extra monai")
+    scheduler = schedulers.DDIMScheduler(schedule="scaled_linear_beta", clip_sample=False)
+    scheduler.alphas_cumprod = scheduler.alphas_cumprod.to(dtype)
+    pipeline = wrapped("monai_unet", scheduler, dtype)
+    scheduler.set_timesteps(5)
+    called = [800, 600, 400, 200, 0]  # where its steps end; its own timesteps are elsewhere
+    times = [t + 1 for t in called] + [0]
+
+    def step(output: Tensor, time: int, x: Tensor) -> Tensor:
+        return scheduler.step(output, time, x)[0]
+
+    check_equal(pipeline, times, called, step, start(pipeline, dtype))
+
+
+def test_volumes_take_the_steps_of_the_rectified_flow_of_monai() -> None:
+    schedulers = pytest.importorskip("monai.networks.schedulers", reason="needs the extra monai")
+    scheduler = schedulers.RFlowScheduler(num_train_timesteps=1000)
+    scheduler.set_timesteps(5, device="cpu")
+    pipeline = wrapped("monai_unet", scheduler, torch.float32)
+    called = [float(t) for t in scheduler.timesteps]
+    following = dict(zip(called, [*called[1:], 0.0], strict=True))
+
+    def step(output: Tensor, time: float, x: Tensor) -> Tensor:
+        return scheduler.step(output, time, x, following[time])[0]
+
+    x = start(pipeline, torch.float32)
+    last = pipeline.denoiser.schedule.steps
+    check_equal(pipeline, range(last, -1, -1), called, step, x)
+
+
+def test_a_whole_pipeline_is_wrapped_and_each_prompt_encoded_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipeline = tiny_pipeline()
+    asked: list[str] = []
+    encode = pipeline.encode_prompt
+
+    def listening(prompt: list[str], *args: Any, **options: Any) -> Any:
+        asked.extend(prompt)
+        return encode(prompt, *args, **options)
+
+    listening.__signature__ = signature(encode)
+    monkeypatch.setattr(pipeline, "encode_prompt", listening)
+    model = wrap_pipeline(pipeline, SCM, WRITE)
+    assert sorted(asked) == sorted(set(asked))
+    assert len(asked) == 12
+    made = model.denoiser.network.conditioner(VALUES.float(), WHOLE)
+    told = encode(["a face, smiling, grey hair"], "cpu", 1, False)[0]
+    assert torch.allclose(made["encoder_hidden_states"][0], told[0], atol=1e-6)
+    x = torch.rand(2, 3, 16, 16) * 2 - 1
+    guidance = Guidance.fcfg(affected=3, invariant=-1).replace(anchor=True, drawn_noise=True)
+    found = model.counterfactual(
+        x, TABLE, {"smiling": "flip"}, guidance=guidance, sampling="ddim uniform 4"
+    )
+    assert found.images.shape == x.shape
+    assert found.decoded.round_trip.min() > 0
+
+
+def test_a_pipeline_of_another_family_is_refused_with_what_to_do() -> None:
+    pipeline = tiny_pipeline()
+
+    class Other:
+        components = pipeline.components | {"unet": pipeline.vae}
+
+    with refused("pipeline Other", "'UNet2DConditionModel'", "AutoencoderKL", "call wrap"):
+        wrap_pipeline(Other(), SCM, WRITE)
