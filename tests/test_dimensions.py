@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
-from fcfg.causal.attributes import AttributeSpace, Binary
+from convolutions import SPACE, Convolutions, convolutional, pipeline_of
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.denoiser import Denoiser
@@ -28,27 +28,8 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.images import read_images, views
 from fcfg.trust.signals import denoising_loss, measure_trust
 from refusal import refused
-from tiny import randomised
 
-SPACE = AttributeSpace([Binary("a"), Binary("b")])
 SIZES = {1: (12,), 2: (6, 10), 3: (4, 6, 8)}
-CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
-
-
-class Convolutions(nn.Module):
-    """Two convolutions of a rank, between which the condition and the time are added."""
-
-    def __init__(self, dimensions: int, channels: int, condition: int) -> None:
-        super().__init__()
-        convolution = CONVOLUTIONS[dimensions]
-        self.first = convolution(channels, 8, 3, padding=1)
-        self.bias = nn.Linear(condition + 1, 8)
-        self.last = convolution(8, channels, 3, padding=1)
-
-    def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
-        bias = self.bias(torch.cat([c, t[:, None].to(c) / 100], dim=1))
-        inner = self.first(x) + bias.view(*bias.shape, *[1] * (x.ndim - 2))
-        return 0.03 * self.last(torch.tanh(inner))
 
 
 class Depth(nn.Module):
@@ -60,25 +41,6 @@ class Depth(nn.Module):
 
     def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
         return self.network(x.squeeze(2), t, c).unsqueeze(2)
-
-
-def pipeline_of(network: nn.Module, dimensions: int, **options: Any) -> CounterfactualPipeline:
-    torch.manual_seed(1)
-    embedder = randomised(AttributeEmbedder(SPACE, width=4), 0.3)
-    schedule = NoiseSchedule("linear", 100)
-    options = {"channels": 2, "dimensions": dimensions} | options
-    denoiser = Denoiser(network, embedder, schedule, **options).eval()
-    scm = StructuralCausalModel(SPACE, CausalGraph({"a": [], "b": []}))
-    values = np.arange(40) % 2
-    scm.fit({"a": values, "b": values[::-1].copy()}, steps=3)
-    return CounterfactualPipeline(denoiser, scm)
-
-
-def convolutional(dimensions: int, **options: Any) -> CounterfactualPipeline:
-    torch.manual_seed(0)
-    return pipeline_of(
-        Convolutions(dimensions, options.get("channels", 2), 8), dimensions, **options
-    )
 
 
 def images_of(dimensions: int, count: int = 3) -> Tensor:
@@ -168,6 +130,7 @@ def test_models_of_every_shape_are_read_measured_and_stored(
     assert not errors.missed.any()
     assert errors.changed.any()
     assert pipeline.fitting_rows(SIZES[dimensions]) == 256
+    assert pipeline.fitting_rows((128,) * dimensions) == (256 if dimensions < 3 else 1)
     pipeline.prepare("bf16")
     rounded = pipeline.counterfactual(images, GIVEN, {"a": 1}, sampling=4).images
     assert 0 < (rounded - pair.images).abs().max() < 0.1

@@ -32,7 +32,7 @@ def generate(
     images: Annotated[
         list[Path],
         typer.Argument(
-            metavar="IMAGE", help="Pictures (PNG, JPEG, DICOM, ...), or folders of them."
+            metavar="IMAGE", help="Pictures (PNG, JPEG, DICOM, ...), volumes (NIfTI), or folders."
         ),
     ],
     do: Annotated[
@@ -61,8 +61,9 @@ def generate(
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
     """
     from fcfg.cli.progress import resumable
-    from fcfg.generation import Request, find_pictures, model_pixels, parse_do, prepare, run
-    from fcfg.model import load
+    from fcfg.generation import Request, find_pictures, parse_do, prepare, run
+    from fcfg.generation.picture_files import size_of
+    from fcfg.model import load, model_format
     from fcfg.sampling import as_sampling
 
     guidance = request.pop("guidance", None)
@@ -70,13 +71,13 @@ def generate(
     pipeline = load(model).to(computing.target).prepare(computing.precision)
     chosen = {"sampling": request["sampling"]} if request["sampling"] != "default" else {}
     check_sampled(pipeline, **chosen, anchor=request.get("anchor"))
-    targets, setting, _ = together(
+    targets, setting, paths, wanted = together(
         lambda: parse_do(do, pipeline.space),
         lambda: None if guidance is None else pipeline.parse_setting(guidance),
-        lambda: find_pictures(images),
+        lambda: find_pictures(images, volumes=pipeline.dimensions == 3),
+        lambda: model_format(pipeline),
     )
-    size = model_pixels(pipeline).size
-    named = {"model": model, "batch_size": computing.rows(pipeline, (size, size))}
+    named = {"model": model, "batch_size": computing.rows(pipeline, size_of(paths, wanted))}
     asked = Request(images, do=targets, guidance=setting, shard=computing.part, **named, **request)
     prepared = prepare(pipeline, asked)
     pipeline.prepare(computing.precision, compile=computing.compile, batch_size=prepared.chunk)

@@ -1,7 +1,8 @@
-"""Pictures from files, made to fit a model as in its training.
+"""Pictures and volumes from files, made to fit a model as in its training.
 
 A picture of the model's size and channels is read byte by byte. Any other is turned upright, made
-square, resized and converted by :mod:`fcfg.support.pictures`, and each change is noted.
+square, resized and converted by :mod:`fcfg.support.pictures`, and each change is noted. Volumes
+are read by :mod:`fcfg.support.volumes`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from fcfg.generation.parsing import find_attributes
 from fcfg.model import AnyModel, model_pixels, training_data
 from fcfg.model.inputs import mapping_of
 from fcfg.support.errors import InputError, quoted
-from fcfg.support.images import images_from_bytes
+from fcfg.support.images import by_size, images_from_bytes, to_pictures, to_png
 from fcfg.support.pictures import SUFFIXES, Pixels, UnreadableError, open_image, to_bytes
+from fcfg.support.volumes import NIFTI, VolumeFile, Voxels, read_volume, volume_size
 
 _FITTED = {
     "crop": "centre-cropped to a square",
@@ -37,25 +39,44 @@ class Picture:
     """One picture as the model gets it."""
 
     path: Path
-    stored: tuple[int, int]  #: height and width in the file
-    image: Float[Tensor, "channel height width"] = field(repr=False)  #: in [-1, 1]
+    stored: tuple[int, ...]  #: size in the file: height and width, or that of a volume
+    image: Float[Tensor, "channel *size"] = field(repr=False)  #: in [-1, 1]
     notes: tuple[str, ...] = ()  #: changes that made it fit the model
+    volume: VolumeFile | None = field(default=None, repr=False)  #: if it is one
+
+    def written(self, image: Float[Tensor, "channel *size"]) -> dict[str, bytes]:
+        """Return the contents of the files that hold an answer, by what they are."""
+        (shown,) = map(to_png, to_pictures(drawable(image)[None]))
+        if self.volume is None:
+            return {"counterfactual": shown}
+        return {"counterfactual": self.volume.holding(image), "slices": shown}
 
 
-def find_pictures(arguments: Iterable[str | os.PathLike[str]]) -> list[Path]:
+def drawable(image: Float[Tensor, "channel *size"]) -> Float[Tensor, "shown *size"]:
+    """Return the channels that are shown: the first, unless there are three."""
+    return image if len(image) == 3 else image[:1]
+
+
+def find_pictures(
+    arguments: Iterable[str | os.PathLike[str]], *, volumes: bool = False
+) -> list[Path]:
     """Return the given files, and all pictures (.png, .jpg, .dcm, ...) of the given folders.
+
+    Or all volumes (.nii, .nii.gz).
 
     Those of a folder are sorted by name; names that begin with a dot are ignored.
     """
     found: list[Path] = []
+    suffixes = NIFTI if volumes else SUFFIXES
+    kind = "volumes, .nii or .nii.gz" if volumes else "pictures, such as PNG or JPEG"
     for path in map(Path, arguments):
         if os.path.isdir(path):  # unlike that of Path, False for a name that is too long
             inside = sorted(p for p in path.iterdir() if not p.name.startswith("."))
-            inside = [p for p in inside if p.suffix.lower() in SUFFIXES and p.is_file()]
+            inside = [p for p in inside if p.name.lower().endswith(suffixes) and p.is_file()]
             if not inside:
                 raise InputError(
                     "images",
-                    expected="a folder with pictures, such as PNG or JPEG",
+                    expected=f"a folder with {kind}",
                     got=f"none in '{path}'",
                     do="check the paths",
                 )
@@ -80,12 +101,26 @@ def renamed_columns(pipeline: AnyModel) -> Mapping[str, str]:
     return {name: column for name, column in rename.items() if isinstance(column, str)}
 
 
-def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:
+def size_of(paths: Sequence[Path], wanted: Pixels | Voxels) -> tuple[int, ...]:
+    """Return the size that files have as the model gets them, by the first of them."""
+    if isinstance(wanted, Pixels):
+        return wanted.size, wanted.size
+    try:
+        return wanted.padded(volume_size(paths[0]))
+    except UnreadableError:  # which is refused when it is read
+        return (1, 1, 1)
+
+
+def read_files(paths: Sequence[Path], wanted: Pixels | Voxels) -> list[Picture]:
     """Read pictures and make them fit a model; an error names all that cannot be read."""
     pictures: list[Picture] = []
     broken: list[str] = []
     for path in paths:
         try:
+            if isinstance(wanted, Voxels):
+                values, file = read_volume(path, wanted)
+                pictures.append(Picture(path, file.stored, values, file.notes, file))
+                continue
             with path.open("rb") as file:
                 pictures.append(read_picture(file, path, wanted))
         except (UnreadableError, OSError) as error:
@@ -96,6 +131,14 @@ def read_files(paths: Sequence[Path], wanted: Pixels) -> list[Picture]:
             expected="pictures that can be read",
             got=", ".join(broken),
             do="repair them or leave them out; nothing was done yet",
+        )
+    sizes = {tuple(picture.image.shape[1:]): picture.path.name for picture in pictures}
+    if len(sizes) > 1:
+        raise InputError(
+            "images",
+            expected="volumes of one size",
+            got=quoted(f"{by_size(size)} in {name}" for size, name in sizes.items()),
+            do="run them one after another, or resample them",
         )
     return pictures
 

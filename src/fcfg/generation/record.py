@@ -33,12 +33,11 @@ _RESULTS = TypeAdapter(list[Result])
 
 def output_names(paths: Sequence[Path]) -> list[str]:
     """Name the outputs of each file: by its stem, after its folder where stems are equal."""
-    stems = Counter(path.stem.casefold() for path in paths)
+    own = [path.name[: -len(".nii.gz")] if _is_packed(path) else path.stem for path in paths]
+    stems = Counter(stem.casefold() for stem in own)
     names = [
-        path.stem
-        if stems[path.stem.casefold()] == 1
-        else f"{path.resolve().parent.name}-{path.stem}"
-        for path in paths
+        stem if stems[stem.casefold()] == 1 else f"{path.resolve().parent.name}-{stem}"
+        for path, stem in zip(paths, own, strict=True)
     ]
     outputs = [{file.casefold() for file in output_files(name).values()} for name in names]
     written = Counter(file for files in outputs for file in files)
@@ -57,9 +56,17 @@ def output_names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def output_files(name: str) -> dict[str, str]:
-    """Return the files written for one picture."""
-    return {"comparison": f"{name}.png", "counterfactual": f"{name}-counterfactual.png"}
+def _is_packed(path: Path) -> bool:
+    return path.name.lower().endswith(".nii.gz")
+
+
+def output_files(name: str, *, volume: bool = False) -> dict[str, str]:
+    """Return the files written for one picture, or for one volume."""
+    files = {"comparison": f"{name}.png", "counterfactual": f"{name}-counterfactual.png"}
+    if volume:
+        files["slices"] = files["counterfactual"]
+        files["counterfactual"] = f"{name}-counterfactual.nii.gz"
+    return files
 
 
 def record_file(shard: tuple[int, int]) -> str:
@@ -70,8 +77,12 @@ def record_file(shard: tuple[int, int]) -> str:
 
 def _own_files(request: CheckedRequest) -> list[str]:
     """Return the files that are written for the pictures of the shard."""
-    names = [request.names[row] for row in request.own_rows]
-    return [file for name in names for file in output_files(name).values()]
+    return [file for row in request.own_rows for file in files_of(request, row).values()]
+
+
+def files_of(request: CheckedRequest, row: int) -> dict[str, str]:
+    """Return the files that are written for a picture of a request."""
+    return output_files(request.names[row], volume=request.pipeline.dimensions == 3)
 
 
 def check_inputs_are_kept(request: CheckedRequest, inputs: Sequence[Path]) -> None:
@@ -143,7 +154,7 @@ def finished_before(prepared: PreparedRequest) -> tuple[dict[int, Result], int]:
             "attributes_from": factual.source,
             "factual": values_of(space, factual.attributes, row),
             "counterfactual": values_of(space, wanted.attributes, row),
-            "outputs": output_files(prepared.names[row]),
+            "outputs": files_of(prepared, row),
         }
         there = {f"{key} of '{result.file}'": getattr(result, key) for key in now}
         _check_same(prepared, there, dict(zip(there, now.values(), strict=True)))

@@ -36,7 +36,7 @@ class Result:
     """One picture, its counterfactual, and their comparison."""
 
     file: str
-    stored: tuple[int, int]  #: height and width in the file
+    stored: tuple[int, ...]  #: size in the file: height and width, or that of a volume
     prepared: tuple[str, ...]  #: what was done to make it fit the model
     attributes_from: str  #: 'judge', 'given' or the path of a table
     factual: dict[str, Value]

@@ -17,11 +17,11 @@ from fcfg.answers import Answer, AnswerLoop, Block, Question, in_blocks
 from fcfg.causal.intervention import Intervention
 from fcfg.generation.comparison import compare
 from fcfg.generation.parsing import JUDGE, Attributes, Factual, find_attributes
-from fcfg.generation.picture_files import find_pictures, read_files, renamed_columns
+from fcfg.generation.picture_files import drawable, find_pictures, read_files, renamed_columns
 from fcfg.generation.record import (
     check_inputs_are_kept,
+    files_of,
     finished_before,
-    output_files,
     output_names,
     read_record,
     record_file,
@@ -30,11 +30,11 @@ from fcfg.generation.record import (
 from fcfg.generation.request import CheckedRequest, PreparedRequest, Request
 from fcfg.generation.results import Result, attributes_text, results_of, value_text
 from fcfg.judge import Reading
-from fcfg.model import AUTO, AnyModel, model_pixels
+from fcfg.model import AUTO, AnyModel, model_format
 from fcfg.support.errors import InputError, check_batch_size, check_integer, together
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import LARGEST_SEED
-from fcfg.support.images import image_keys, pixel_range_is_known, to_pictures, to_png
+from fcfg.support.images import image_keys, pixel_range_is_known, to_png
 from fcfg.support.outputs import make_folder
 from fcfg.support.progress import OnProgress, call_bar
 from fcfg.support.shards import check_shard
@@ -74,13 +74,13 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
         )
-    plan, _, pixels, paths = together(
+    plan, _, wanted, paths = together(
         lambda: pipeline.plan(
             do, request.guidance, anchor=request.anchor, sampling=request.sampling
         ),
         lambda: check_integer("seed", request.seed, 0, LARGEST_SEED, do="0 is the default"),
-        lambda: model_pixels(pipeline),
-        lambda: find_pictures(request.files),
+        lambda: model_format(pipeline),
+        lambda: find_pictures(request.files, volumes=pipeline.dimensions == 3),
     )
     check_batch_size(request.batch_size, plan.rows)
     checked = CheckedRequest(request, pipeline, plan, tuple(output_names(paths)))
@@ -94,7 +94,7 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
 
     by_judge = isinstance(request.attributes, str) and request.attributes == AUTO
     pictures, factual = together(
-        lambda: read_files(paths, pixels), lambda: None if by_judge else attributes(None)
+        lambda: read_files(paths, wanted), lambda: None if by_judge else attributes(None)
     )
     images = torch.stack([picture.image for picture in pictures])
     factual = attributes(pipeline.read(images)) if by_judge else factual
@@ -168,7 +168,7 @@ def _write(
             "stored": prepared.pictures[row].stored,
             "prepared": prepared.pictures[row].notes,
             "attributes_from": factual.source,
-            "outputs": output_files(prepared.names[row]),
+            "outputs": files_of(prepared, row),
         }
         for row in block.rows
     ]
@@ -184,10 +184,11 @@ def _write(
         if row in known:
             continue
         images = {image: x[i].nan_to_num() for image, x in shown.items()}
-        page = compare(images, _captions(result, prepared.action.targets))
+        seen = {image: drawable(x) for image, x in images.items()}
+        page = compare(seen, _captions(result, prepared.action.targets))
         write_atomically(prepared.out / result.outputs["comparison"], to_png(page))
-        (plain,) = to_pictures(images["counterfactual"][None])
-        write_atomically(prepared.out / result.outputs["counterfactual"], to_png(plain))
+        for kind, data in prepared.pictures[row].written(images["counterfactual"]).items():
+            write_atomically(prepared.out / result.outputs[kind], data)
         results[row] = result.doubted(prepared.limits)
     return results
 

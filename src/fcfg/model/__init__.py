@@ -20,7 +20,14 @@ from fcfg.model.answers import (
     Work,
 )
 from fcfg.model.contract import AnyModel, CounterfactualModel, load, save
-from fcfg.model.inputs import AUTO, AttributesLike, model_pixels, parse_setting, training_data
+from fcfg.model.inputs import (
+    AUTO,
+    AttributesLike,
+    model_format,
+    model_pixels,
+    parse_setting,
+    training_data,
+)
 
 __all__ = [
     "AUTO",
@@ -39,6 +46,7 @@ __all__ = [
     "Traits",
     "Work",
     "load",
+    "model_format",
     "model_pixels",
     "parse_setting",
     "save",

@@ -20,6 +20,7 @@ from fcfg.support.errors import InputError, check_among, short, together
 from fcfg.support.images import ImagesLike, image_keys, read_images
 from fcfg.support.pictures import Fit, Intensity, Pixels
 from fcfg.support.tables import TableLike, check_lengths
+from fcfg.support.volumes import Voxels
 
 AUTO = "auto"
 #: A table of attributes, or 'auto': the model's judge reads them.
@@ -94,11 +95,12 @@ def model_pixels(pipeline: AbstractModel) -> Pixels:
     and pixels of 16 bits have their full range.
     """
     size, channels = pipeline.size, pipeline.channels
-    if size is None or channels not in (1, 3):
+    if size is None or channels not in (1, 3) or pipeline.dimensions != 2:
+        of = "" if pipeline.dimensions == 2 else f", {pipeline.dimensions} dimensions"
         raise InputError(
             "model",
             expected="a network for grey or RGB pictures, whose size is known",
-            got=f"{'an unknown size' if size is None else size}, {channels} channels",
+            got=f"{'an unknown size' if size is None else size}, {channels} channels{of}",
             do="call model.counterfactual with an array instead",
         )
     data = training_data(pipeline)
@@ -106,6 +108,30 @@ def model_pixels(pipeline: AbstractModel) -> Pixels:
     check_among("model, fit of its training data", fit, get_args(Fit))
     check_among("model, intensity of its training data", intensity, get_args(Intensity))
     return Pixels(size, channels, intensity, fit)
+
+
+def model_format(pipeline: AbstractModel) -> Pixels | Voxels:
+    """Return how the files of a model were brought to one shape in its training.
+
+    Those of a model in three dimensions are volumes, whose window is in the same provenance.
+    """
+    if pipeline.dimensions != 3:
+        return model_pixels(pipeline)
+    window = training_data(pipeline).get("window")
+    if window is None:
+        return Voxels(pipeline.channels, pipeline.stride)
+    try:
+        low, high = map(float, window)
+    except (TypeError, ValueError):
+        low = high = 0.0
+    if not low < high:
+        raise InputError(
+            "model, window of its training data",
+            expected="two numbers, ascending",
+            got=short(window),
+            do="correct model.provenance",
+        )
+    return Voxels(pipeline.channels, pipeline.stride, (low, high))
 
 
 def training_data(pipeline: AbstractModel) -> Mapping[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from math import prod
 
 import torch
 
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.support.errors import InputError
 
-_TRIED = 16  # rows that are measured
+_TRIED = 16  # rows that are measured; of volumes, which are large, one
 _SHARE = 0.8  # of the free memory; fragments and the sampler's state take the rest
 _MOST = 4096  # rows beyond which no GPU gets faster
 _CPU = 256
@@ -38,10 +39,12 @@ def own_gpu() -> int:
 def fitting_rows(denoiser: Denoiser, size: tuple[int, ...]) -> int:
     """Return the number of network rows that fill most of a GPU's memory; 256 on a CPU.
 
-    Measure before compilation: a compiled network needs no more.
+    There, volumes are as many as have the pixels of 256 images of 64 by 64. Measure before
+    compilation: a compiled network needs no more.
     """
-    on_gpu = denoiser.device.type == "cuda"
-    return rows_within(*_measured(denoiser, size)) if on_gpu else _CPU
+    if denoiser.device.type == "cuda":
+        return rows_within(*_measured(denoiser, size))
+    return _CPU if len(size) < 3 else max(1, min(_CPU, _CPU * 64**2 // prod(size)))
 
 
 def rows_within(free: int, each: float) -> int:
@@ -58,11 +61,12 @@ def rows_within(free: int, each: float) -> int:
 def _measured(denoiser: Denoiser, size: tuple[int, ...]) -> tuple[int, float]:
     """Return the free bytes of the GPU, and the bytes that a row takes."""
     device, dtype = denoiser.device, denoiser.state_dtype
-    x = torch.zeros(_TRIED, *denoiser.state_shape(size), device=device, dtype=dtype)
-    c = torch.zeros(_TRIED, denoiser.embedder.condition_width, device=device, dtype=dtype)
+    tried = _TRIED if len(size) < 3 else 1
+    x = torch.zeros(tried, *denoiser.state_shape(size), device=device, dtype=dtype)
+    c = torch.zeros(tried, denoiser.embedder.condition_width, device=device, dtype=dtype)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
-    denoiser(x, torch.ones(_TRIED, device=device, dtype=torch.long), c)
+    denoiser(x, torch.ones(tried, device=device, dtype=torch.long), c)
     taken = torch.cuda.max_memory_allocated(device) - before
     cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + cached, taken / _TRIED
+    return torch.cuda.mem_get_info(device)[0] + cached, taken / tried

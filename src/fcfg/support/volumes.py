@@ -1,0 +1,156 @@
+"""Volumes: from NIfTI files to numbers in [-1, 1], and back into such files.
+
+A volume is turned so that x goes to the right, y to the front and z upwards. Only whole axes are
+turned; nothing is resampled. The ends of its window become -1 and 1. The window is that of the
+training, that of the file (``cal_min`` and ``cal_max``), 0 to 255 of bytes, or the volume's own
+range, whichever comes first. Sides that the network cannot halve are padded with black. What is
+written has orientation, affine, size and units of the file.
+"""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fcfg.support.errors import InputError
+from fcfg.support.images import by_size
+from fcfg.support.pictures import UnreadableError, reason
+
+Window: TypeAlias = tuple[float, float]  # values that become -1 and 1
+
+NIFTI = (".nii", ".nii.gz")  #: suffixes of files
+_AXES = "RAS"  # of nibabel: x to the right, y anterior, z superior
+
+
+@dataclass(frozen=True)
+class Voxels:
+    """Common format of the volumes of a model."""
+
+    channels: int
+    stride: int = 1  #: number that every side must be divisible by
+    window: Window | None = None  #: of the training, if there is one
+
+    def padded(self, size: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the size of a volume as the network gets it."""
+        return tuple(-(-side // self.stride) * self.stride for side in size)
+
+
+@dataclass(frozen=True, eq=False)
+class VolumeFile:
+    """A file of a volume, with what it takes to write another volume like it."""
+
+    notes: tuple[str, ...]  #: changes that made it fit
+    window: Window
+    size: tuple[int, ...]  #: of the turned volume, without what was padded
+    file: Any = field(repr=False)  #: the image of nibabel, whose voxels need not be in memory
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """Size in the file."""
+        return tuple(self.file.shape)
+
+    def holding(self, values: Float[Tensor, "channel x y z"]) -> bytes:
+        """Return a packed NIfTI file with other values, of the common format."""
+        turning, (low, high) = _nibabel().orientations, self.window
+        kept = values[(slice(None), *map(slice, self.size))].double().cpu().numpy()
+        numbers = np.moveaxis((kept + 1) / 2 * (high - low) + low, 0, -1).astype(np.float32)
+        own = turning.io_orientation(self.file.affine)
+        back = turning.ornt_transform(turning.axcodes2ornt(_AXES), own)
+        numbers = turning.apply_orientation(numbers, back).reshape(self.stored)
+        header = self.file.header.copy()
+        header.set_data_dtype(np.float32)
+        written = type(self.file)(numbers, self.file.affine, header)
+        return gzip.compress(written.to_bytes(), mtime=0)
+
+
+def read_volume(path: Path, wanted: Voxels) -> tuple[Float[Tensor, "channel x y z"], VolumeFile]:
+    """Read a volume in [-1, 1] and bring it to the common format."""
+    file, raw = _opened(path, wanted.channels)
+    turning = _nibabel().orientations
+    own = turning.io_orientation(file.affine)
+    if not np.isfinite(own).all():
+        raise UnreadableError("its affine gives some axis no direction; repair its header")
+    is_turned = not np.array_equal(own, turning.axcodes2ornt(_AXES))
+    notes = ["turned: x to the right, y to the front, z upwards"] if is_turned else []
+    (low, high), note = _window(file, raw, wanted.window)
+    notes += note
+    if raw.min() < low or raw.max() > high:
+        notes.append("values beyond the window clipped")
+    planes = np.moveaxis(turning.apply_orientation(raw, own), -1, 0).copy()
+    scale = 2 / (high - low) if high > low else 0.0
+    values = torch.from_numpy(planes).sub_(low).mul_(scale).sub_(1).clamp_(-1, 1)
+    size = tuple(values.shape[1:])
+    goal = wanted.padded(size)
+    if goal != size:
+        notes.append(f"padded with black to {by_size(goal)}")
+        ends = [(0, to - side) for to, side in zip(goal, size, strict=True)]
+        values = pad(values, [end for pair in reversed(ends) for end in pair], value=-1.0)
+    return values, VolumeFile(tuple(notes), (low, high), size, file)
+
+
+def volume_size(path: Path) -> tuple[int, ...]:
+    """Return the size of a volume by its header."""
+    return tuple(_loaded(path).shape[:3])
+
+
+def _loaded(path: Path) -> Any:
+    """Return an image of nibabel, whose voxels are still in its file."""
+    module = _nibabel()
+    try:
+        file = module.load(path)
+    except Exception as error:  # nibabel, gzip and zlib raise many kinds for broken files
+        raise UnreadableError(reason(error)) from error
+    if not isinstance(file, module.Nifti1Image):  # or of NIfTI 2, which is a subclass
+        raise UnreadableError("not a NIfTI file")
+    return file
+
+
+def _opened(path: Path, channels: int) -> tuple[Any, Float[np.ndarray, "x y z channel"]]:
+    """Return an image of nibabel and its voxels."""
+    file = _loaded(path)
+    size, rest = file.shape[:3], file.shape[3:]
+    if len(size) < 3 or 0 in size or int(np.prod(rest)) != channels:
+        raise UnreadableError(f"shape {file.shape}; one volume is expected, channels: {channels}")
+    try:
+        raw = file.get_fdata(dtype=np.float32, caching="unchanged").reshape(*size, channels)
+    except Exception as error:  # as above
+        raise UnreadableError(reason(error)) from error
+    if not np.isfinite(raw).all():
+        raise UnreadableError("it has voxels that are NaN or infinite; give each a number")
+    return file, raw
+
+
+def _window(file: Any, raw: NDArray[np.float32], given: Window | None) -> tuple[Window, list[str]]:
+    """Return the window of a file, and what is said of it."""
+    if given is not None:
+        return given, ["the window of the training applied"]
+    low, high = (float(file.header[name]) for name in ("cal_min", "cal_max"))
+    if np.isfinite([low, high]).all() and low < high:
+        return (low, high), ["the window of the NIfTI file applied"]
+    if file.get_data_dtype() == np.uint8 and (file.dataobj.slope, file.dataobj.inter) == (1, 0):
+        return (0.0, 255.0), []
+    return (float(raw.min()), float(raw.max())), ["its own range of values scaled to -1..1"]
+
+
+def _nibabel() -> ModuleType:
+    """Import the reader of NIfTI files, or say how to install it."""
+    try:
+        import nibabel as module
+    except ImportError as error:
+        raise InputError(
+            "NIfTI volumes",
+            expected="the package nibabel",
+            got="none installed",
+            do="run: pip install 'fcfg[medical]'",
+        ) from error
+    return module
