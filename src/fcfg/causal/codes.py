@@ -74,14 +74,10 @@ def checked_levels(name: str, given: object, count: int | None = None) -> tuple[
     wrong = count is not None and (len(levels) != count or are_other_numbers(levels))
     if len(names) < max(2, len(levels)) or wrong:
         unquoted = any(isinstance(level, Real) for level in levels)  # also YAML's yes and no
-        raise InputError(
-            f"attribute '{name}'",
-            expected="at least two different levels, each a string, in a list"
-            if count is None
-            else "a list of names of 0 and 1",
-            got=short(given),
-            do="quote every level" if unquoted else "name every level once",
-        )
+        several = "at least two different levels, each a string, in a list"
+        expected = several if count is None else "a list of names of 0 and 1"
+        do = "quote every level" if unquoted else "name every level once"
+        raise InputError(f"attribute '{name}'", expected=expected, got=short(given), do=do)
     return levels
 
 

@@ -75,14 +75,12 @@ class CausalGraph(_Lists):
         for node, causes in self._lists.items():
             unknown = [p for p in causes if p not in self._lists]
             if unknown or len(set(causes)) < len(causes):
-                raise InputError(
-                    f"causal graph, node '{node}'",
-                    expected="a list of other nodes as parents, each once",
-                    got=repr(list(causes)),
-                    do=f"add {quoted(unknown)} as nodes of their own, with [] if they are roots"
-                    if unknown
-                    else "name every parent once",
-                )
+                subject, got = f"causal graph, node '{node}'", repr(list(causes))
+                expected = "a list of other nodes as parents, each once"
+                do = "name every parent once"
+                if unknown:
+                    do = f"add {quoted(unknown)} as nodes of their own, with [] if they are roots"
+                raise InputError(subject, expected=expected, got=got, do=do)
         graph: DiGraph = nx.DiGraph()
         graph.add_nodes_from(self._lists)
         graph.add_edges_from((p, node) for node, causes in self._lists.items() for p in causes)

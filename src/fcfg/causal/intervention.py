@@ -64,24 +64,20 @@ def from_text(attribute: AbstractAttribute, text: str) -> Intervention:
     amount = word.removeprefix(operator).strip()
     is_share = amount.endswith("%") and operator in ("+", "-", "+=", "-=")
     digits = amount.removesuffix("%") if is_share else amount
+    subject = f"intervention on '{attribute.name}'"
     if not _NUMBER.fullmatch(digits.removeprefix("-") if operator == "=" else digits):
-        raise InputError(
-            f"intervention on '{attribute.name}'",
-            expected="a number, or a change such as +5, -10% or *1.5",
-            got=repr(text),
-            do=f"write +{word} or -{word}"
-            if word.endswith("%") and not operator
-            else "only binary attributes can be flipped"
-            if word == FLIP
-            else "write one of these",
-        )
+        do = "only binary attributes can be flipped" if word == FLIP else "write one of these"
+        if word.endswith("%") and not operator:
+            do = f"write +{word} or -{word}"
+        expected = "a number, or a change such as +5, -10% or *1.5"
+        raise InputError(subject, expected=expected, got=repr(text), do=do)
     number = float(digits)
     if operator in ("", "="):
         return number
     if operator == "-" and not is_share and attribute.low < 0:
         expected = f"'={word}' for the value {word}, or '-={amount}' for a decrease"
         got, do = f"'{word}', which could mean either", "write one of them"
-        raise InputError(f"intervention on '{attribute.name}'", expected=expected, got=got, do=do)
+        raise InputError(subject, expected=expected, got=got, do=do)
     change = -number if operator.startswith("-") else number
     if operator == "*":
         return lambda column: column * number
