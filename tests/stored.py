@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-SHARED = Path(__file__).parents[2] / "shared" / "data" / "weights"
+SHARED = Path(__file__).parents[2] / "shared" / "data"
 _WIDTHS = ((0, 3, 64, 11), (3, 64, 192, 5), (6, 192, 384, 3), (8, 384, 256, 3), (10, 256, 256, 3))
 
 
 def shared(name: str) -> Path:
-    """The published weights, or a test that is skipped."""
+    """A published file or folder of data, or a test that is skipped."""
     path = SHARED / name
-    if not path.is_file():
-        pytest.skip(f"no {name} in ../shared/data/weights; it is not part of the project")
+    if not path.exists():
+        pytest.skip(f"no {name} in ../shared/data; it is not part of the project")
     return path
 
 

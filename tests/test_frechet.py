@@ -117,7 +117,7 @@ def test_the_network_is_looked_for_and_never_fetched(nowhere, script, monkeypatc
 
 
 def test_the_published_network_tells_images_apart() -> None:
-    network = find_inception(shared("inception_fid_fp16storage.pt"))
+    network = find_inception(shared("weights/inception_fid_fp16storage.pt"))
     x = images(3, size=64)
     features = network.features(torch.cat([x, x[:1]]))
     assert features.shape == (4, 2048)

@@ -15,6 +15,7 @@ from fcfg.datasets.morphomnist import MorphoMNISTData
 from fcfg.datasets.nih import NIHData
 from fcfg.datasets.registry import DiskData
 from refusal import refused
+from stored import shared
 from trees import celeba, embed, loaded, mimic, morphomnist, mosaic, nih, space_of, write
 
 
@@ -191,9 +192,6 @@ def test_what_mimic_cannot_know_is_refused(tmp_path: Path) -> None:
         loaded(config)
 
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
-
-
 @pytest.mark.parametrize("maker", [celeba, mosaic, nih, embed, mimic, morphomnist])
 def test_what_a_tree_lacks_is_named_with_where_to_get_it(tmp_path: Path, maker) -> None:
     config = maker(tmp_path)
@@ -209,16 +207,15 @@ def test_what_a_tree_lacks_is_named_with_where_to_get_it(tmp_path: Path, maker) 
 
 
 @pytest.mark.parametrize(
-    ("config", "sizes"),
+    ("made", "folder", "sizes"),
     [
-        (MosaicData(path=SHARED / "celeba64"), (24183, 2993, 2824)),
-        (NIHData(path=SHARED / "nih_cxr14"), None),
-        (MorphoMNISTData(path=SHARED / "morphomnist"), (54000, 6000, 10000)),
+        (MosaicData, "celeba64", (24183, 2993, 2824)),
+        (NIHData, "nih_cxr14", None),
+        (MorphoMNISTData, "morphomnist", (54000, 6000, 10000)),
     ],
 )
-def test_real_labels_are_listed(config: DiskData, sizes) -> None:
-    if config.path is None or not config.path.exists():
-        pytest.skip(f"real data are not at {config.path}")
+def test_real_labels_are_listed(made: type[DiskData], folder: str, sizes) -> None:
+    config = made(path=shared(folder))
     found = config.listing(space_of(config))
     counts = tuple(len(found.split(split)) for split in ("train", "val", "test"))
     assert sizes in (None, counts)

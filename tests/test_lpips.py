@@ -23,7 +23,7 @@ def lpips() -> LPIPS:
 
 
 def test_published_weights_give_the_reference_values() -> None:
-    lpips = LPIPS.load(shared("lpips_alex_full.pt"))
+    lpips = LPIPS.load(shared("weights/lpips_alex_full.pt"))
     c, i, j = torch.meshgrid(
         torch.arange(3.0), torch.arange(64.0), torch.arange(64.0), indexing="ij"
     )

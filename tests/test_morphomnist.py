@@ -25,11 +25,9 @@ from fcfg.metrics.strokes import (
 from fcfg.reports import compare, write_report
 from fcfg.support.images import images_from_bytes
 from refusal import refused
+from stored import shared
 from tiny import pipeline_over
 from trees import morphomnist, ring, space_of, usual
-
-SHARED = Path(__file__).parents[2] / "shared" / "data" / "morphomnist"
-
 
 # The file ----------------------------------------------------------------------------------------
 
@@ -179,10 +177,7 @@ def plain_medial_axis(shape: NDArray[np.bool_], far: NDArray[np.float64]) -> NDA
 
 
 def test_measured_values_agree_with_the_published_ones() -> None:
-    path = SHARED / "morphomnist.npz"
-    if not path.exists():
-        pytest.skip(f"Morpho-MNIST is not at {path}")
-    with np.load(path, allow_pickle=False) as arrays:
+    with np.load(shared("morphomnist/morphomnist.npz"), allow_pickle=False) as arrays:
         padded = np.pad(arrays["x_test"][:500], ((0, 0), (2, 2), (2, 2)))
         images = images_from_bytes(padded[:, None])
         thickness, intensity = (arrays[f"{n}_test"][:500] for n in ("thickness", "intensity"))
