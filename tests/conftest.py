@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
+    from fcfg import CounterfactualPipeline
+
 # Tensors of tests are too small for threads, which wait for each other on a busy machine; before
 # torch is imported, and for the processes that tests start, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -156,6 +158,14 @@ def client() -> Iterator[TestClient]:
 
     with client_of(studio_of(tiny_pipeline())) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> CounterfactualPipeline:
+    """A model over the mixture world, whose noise predictions are known."""
+    from worlds import mixture_pipeline  # after the hook above
+
+    return mixture_pipeline()
 
 
 @pytest.fixture

@@ -23,16 +23,11 @@ from fcfg.sampling.anchor import (
 from place import anywhere
 from products import pairwise
 from refusal import refused
-from worlds import ANY_RULE, mixture_faces, mixture_pipeline, walk
+from worlds import ANY_RULE, mixture_faces, walk
 
 pytestmark = anywhere
 
 ALL = [*ANY_RULE, Guidance.cfg(2.0).replace(stop=0.7)]
-
-
-@pytest.fixture(scope="module")
-def pipeline() -> CounterfactualPipeline:
-    return mixture_pipeline()
 
 
 ask = partial(worlds.ask, n=3, sampling="dpm-2m karras 7", anchor=True)

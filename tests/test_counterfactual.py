@@ -49,11 +49,6 @@ ask = partial(worlds.ask, sampling="ddim uniform 20")
 
 
 @pytest.fixture(scope="module")
-def pipeline() -> CounterfactualPipeline:
-    return mixture_pipeline()
-
-
-@pytest.fixture(scope="module")
 def tiny() -> CounterfactualPipeline:
     """A real network of a few thousand weights, in float32."""
     torch.manual_seed(0)

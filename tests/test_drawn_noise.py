@@ -17,17 +17,12 @@ from fcfg.sampling import StepRecord
 from fcfg.trust import measure_trust
 from place import anywhere
 from refusal import refused
-from worlds import RULES, mixture_faces, mixture_pipeline
+from worlds import RULES, mixture_faces
 
 pytestmark = anywhere
 
 DRAWN = Guidance.parse("none;anchor=true;drawn_noise=true")
 OF_ALL = [DRAWN, *(rule.replace(anchor=True, drawn_noise=True) for rule in RULES)]
-
-
-@pytest.fixture(scope="module")
-def pipeline() -> CounterfactualPipeline:
-    return mixture_pipeline()
 
 
 def ask(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import (
     ANCHORED,
     BDIA,
@@ -37,25 +36,15 @@ from fcfg.sampling import (
     time_grid,
 )
 from refusal import all_refused, refused
-from worlds import Gaussian, mixture, mixture_faces, mixture_pipeline
+from worlds import Gaussian, images, mixture, mixture_faces
 
 SCHEDULE = NoiseSchedule()
 PAPER = SamplingConfig(DDIM(), "uniform", 1000)
 INFERRED = Guidance.parse("cfg:1.5;anchor=true")
 
 
-@pytest.fixture(scope="module")
-def pipeline() -> CounterfactualPipeline:
-    return mixture_pipeline()
-
-
 def plan(*times: int) -> Steps:
     return steps_along(SCHEDULE, times, dtype=torch.float64)
-
-
-def images() -> torch.Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return 0.3 + 0.4 * torch.randn(8, 1, 2, 2, generator=generator, dtype=torch.float64)
 
 
 @given(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import reference
 from fcfg.diffusion.prediction import (
@@ -36,19 +35,13 @@ from fcfg.sampling import (
     time_grid,
 )
 from place import DEVICE, anywhere
-from worlds import Gaussian, ask, mixture, mixture_pipeline
+from worlds import Gaussian, ask, images, mixture, mixture_pipeline
 
 pytestmark = anywhere
 
 SCHEDULE = NoiseSchedule()
 ALL = [DDIM(), FixedPointDDIM(2), DPMSolver2M(), Heun(), BDIA(), BDIA(1.0)]
 solvers = pytest.mark.parametrize("solver", ALL, ids=str)
-
-
-def images() -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    x = 0.3 + 0.4 * torch.randn(8, 1, 2, 2, generator=generator, dtype=torch.float64)
-    return x.to(DEVICE)
 
 
 def follow(

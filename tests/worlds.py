@@ -121,6 +121,13 @@ class Gaussian(AbstractPredictor):
         return a_s * self.mean + (x - a_t * self.mean) * scale[1] / scale[0]
 
 
+def images() -> Tensor:
+    """Images of the Gaussian world."""
+    generator = torch.Generator().manual_seed(0)
+    x = 0.3 + 0.4 * torch.randn(8, 1, 2, 2, generator=generator, dtype=torch.float64)
+    return x.to(DEVICE)
+
+
 class AdditiveNetwork(nn.Module):
     """A noise prediction that is a sum over attributes: the one case where FCFG at equal
     weights is CFG."""  # noqa: D205, D209
