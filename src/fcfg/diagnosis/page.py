@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
 from fcfg.diagnosis.diagnosis import Diagnosis, percent
-from fcfg.diagnosis.entanglement import Association
 from fcfg.diagnosis.pushes import Gap
 from fcfg.reports.rule_styles import TINTS, variable
 from fcfg.reports.svg import Scale
 from fcfg.reports.template import rendered
-from fcfg.reports.wording import named, number
-
-
-class _Cell(NamedTuple):
-    """A number in a coloured table."""
-
-    text: str
-    note: str
-    colour: str
-    strength: int  #: of the colour, in percent
-    is_bold: bool
+from fcfg.reports.wording import named
 
 
 def diagnosis_page(diagnosis: Diagnosis, model: str, about: Mapping[str, object]) -> str:
     """Return the whole page, which needs no other file."""
-    cells = {pair: _gap_cell(gap, diagnosis.threshold) for pair, gap in diagnosis.pairs.items()}
     return rendered(
         "diagnosis.html.jinja",
         "fcfg.diagnosis",
@@ -40,9 +27,8 @@ def diagnosis_page(diagnosis: Diagnosis, model: str, about: Mapping[str, object]
             "Groups": _chart(diagnosis, groupings(diagnosis)),
             "Pairs of attributes": _chart(diagnosis, largest_pairs(diagnosis, len(TINTS))),
         },
-        gaps=cells | {(b, a): cell for (a, b), cell in cells.items()},
+        gaps=diagnosis.pairs | {(b, a): gap for (a, b), gap in diagnosis.pairs.items()},
         variables=list(dict.fromkeys(a for a, _ in diagnosis.associations)),
-        associations={pair: _cell(found) for pair, found in diagnosis.associations.items()},
     )
 
 
@@ -59,20 +45,6 @@ def largest_pairs(diagnosis: Diagnosis, count: int) -> dict[str, Gap]:
     """Return the pairs with the largest gaps, by their names for readers."""
     pairs = sorted(diagnosis.pairs.items(), key=lambda pair: -pair[1].overall.value)
     return {f"{a} and {b}": gap for (a, b), gap in pairs[:count]}
-
-
-def _gap_cell(gap: Gap, limit: float) -> _Cell:
-    text, _, note = percent(gap.overall).partition(" [")
-    strength = min(60, round(30 * gap.overall.value / max(limit, 0.01)))
-    return _Cell(text, f"[{note}", variable("cfg"), strength, gap.overall.value > limit)
-
-
-def _cell(found: Association) -> _Cell:
-    data, reading = found
-    value = number(data.value, 2, signed=True)
-    note = "" if reading is None else f"judge {number(reading.value, 2, signed=True)}"
-    colour = variable("cfg" if data.value > 0 else "fcfg")
-    return _Cell(value, note, colour, round(60 * abs(data.value)), data.excludes_zero)
 
 
 def _chart(diagnosis: Diagnosis, gaps: Mapping[str, Gap]) -> Markup:

@@ -36,7 +36,7 @@ def _environment(package: str) -> Environment:
     )
     style = files("fcfg.reports").joinpath("style.css").read_text("utf-8")
     ramp = Image.fromarray(difference_colours(np.linspace(-1, 1, 128)[None]))  # of maps
-    names = ("facts", "listed", "named", "number", "with_interval")
+    names = ("interval", "listed", "named", "number", "with_interval")
     values: dict[str, Any] = {name: getattr(wording, name) for name in names}
     values |= {"style": Markup(palette_css() + style), "png": _png, "ramp": data_url(to_png(ramp))}
     environment.globals.update(values)

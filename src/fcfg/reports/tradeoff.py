@@ -13,8 +13,6 @@ from fcfg.reports.rule_styles import STYLES, Setting
 from fcfg.reports.svg import Panel, around
 from fcfg.reports.template import rendered
 
-_LONGEST = 46  # letters of a line of the legend
-
 
 @dataclass(frozen=True)
 class Point:
@@ -47,7 +45,6 @@ def tradeoff_panels(comparison: Comparison) -> list[Panel]:
             digits=drift.digits,
             across=around([end for p in same for end in (p.x.low, p.x.high)], 48, 350),
             up=around([end for p in same for end in (p.y.low, p.y.high)], 286, 34),
-            legend=legend,
         )
         panels.append(Panel("-".join(["tradeoff", do, *(units if several else ())]), drawing))
     return panels
@@ -88,14 +85,3 @@ def lines(points: Sequence[Point]) -> list[list[Point]]:
         sizes = {point: some.get(along, 0.0) for point, some in weights.items()}
         joined += [sorted(group, key=sizes.__getitem__) for group in groups.values()]
     return joined
-
-
-def legend(line: Sequence[Point]) -> str:
-    """The settings of a line, in order; the first and the last if they are many."""
-    first, others = line[0].setting, [point.setting.numbers for point in line[1:]]
-    text = " → ".join([first.title, *others])
-    if len(text) > _LONGEST:
-        text = " → … → ".join([first.title, *others[-1:]])
-    if len(text) > _LONGEST and first.model:
-        text = "…" + text[1 - _LONGEST :]  # the colour tells the model as well
-    return text

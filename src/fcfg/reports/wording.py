@@ -136,10 +136,3 @@ def missing(header: JSON) -> list[str]:
         if reason := about.get("missing"):
             notes.append(f"{reason[:1].upper()}{reason[1:].removesuffix('.')}.")
     return notes if header["reverse"] else [*notes, "No reversibility: not requested."]
-
-
-def facts(about: Mapping[str, object]) -> str:
-    """Facts in one line; the reason instead if something is missing."""
-    if "missing" in about:
-        return str(about["missing"])
-    return ", ".join(f"{key} {value}" for key, value in about.items() if value is not None)
