@@ -24,6 +24,7 @@ from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import images_from_bytes, images_to_bytes
 
 _DRAWN = 2000  # drawings to choose from
+_SMALL = 8  # pixels of their sides, before some are chosen: size does not change who is drawn
 _REFERENCES = (256, 2000)  # fewest and most images that the judge reads, if there are so many
 _SHARE = 8  # so many for each image with counterfactuals, between these numbers
 
@@ -55,20 +56,25 @@ def choose_images(
     """
     check_integer("images", count, 2, 10**6, do="give a larger number")
     space, config = pipeline.space, find_data(pipeline, data)
-    drawn = None
+    drawn, truth = None, None
     if isinstance(config, PortraitsData):
-        drawn = portraits.sample(_DRAWN, VALIDATION_SEED, config.size, config.format)
+        drawn = portraits.sample(_DRAWN, VALIDATION_SEED, _SMALL, config.format)
         columns = {name: drawn.attributes[name] for name in space.names}
         names = tuple(f"{VALIDATION_SEED}-{number:08d}.png" for number in range(_DRAWN))
         examples = Examples(images_to_bytes(drawn.images).numpy(), columns, names)
     else:
         examples = config.load(space, on_progress=on_progress)["val"]
     rows, first, balanced = _balanced(space, examples, count, seed)
+    pixels = examples.images[rows]
+    if drawn is not None:  # those that were chosen, in full size
+        drawings = portraits.counterfactual(_some(drawn, rows, config.size), {}).images
+        pixels = images_to_bytes(drawings).numpy()
+        truth = _truth(_some(drawn, rows[:first], config.size))
     return ValidationImages(
-        images_from_bytes(examples.images[rows]),
+        images_from_bytes(pixels),
         {name: column[rows] for name, column in examples.attributes.items()},
         first,
-        None if drawn is None else _truth(drawn, rows[:first]),
+        truth,
         {"format": config.format, "split": "val", "of": len(examples), "balanced": balanced},
     )
 
@@ -92,9 +98,13 @@ def _balanced(
     return balanced_over([])
 
 
-def _truth(drawn: Portraits, rows: NDArray[np.int64]) -> TrueCounterfactual:
-    """Return the function that draws the true counterfactuals of some portraits."""
+def _some(drawn: Portraits, rows: NDArray[np.int64], size: int) -> Portraits:
+    """Return some portraits, to be drawn in another size."""
     noise = {name: column[rows] for name, column in drawn.noise.items()}
     attributes = {name: column[rows] for name, column in drawn.attributes.items()}
-    own = replace(drawn, noise=noise, attributes=attributes)
+    return replace(drawn, noise=noise, attributes=attributes, size=size)
+
+
+def _truth(own: Portraits) -> TrueCounterfactual:
+    """Return the function that draws the true counterfactuals of some portraits."""
     return lambda do: portraits.counterfactual(own, do).images
