@@ -29,6 +29,7 @@ def tiny(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
         return kinds(family) | {"demo": demo, "core": demo}
 
     monkeypatch.setattr(presets, "_kinds", fewer)
+    monkeypatch.setattr("fcfg.cli.demo._MODEL", "portraits")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -11,7 +11,7 @@ from fcfg.cli.computing import Computing, computing_by, load_pipeline
 from fcfg.cli.evaluate import run_and_show
 from fcfg.cli.options import Out, Overwrite, with_options
 
-_MODEL = "portraits"
+_MODEL = "portraits-128"
 
 
 @with_options(computing=computing_by("device"))
@@ -41,7 +41,7 @@ def demo(
 
     target = computing.target
     pipeline = load_pipeline(_MODEL, "fcfg demo").to(target).prepare()
-    experiment = find_experiment(f"{_MODEL}/core" if full else f"{_MODEL}/demo", model=pipeline)
+    experiment = find_experiment(f"portraits/{'core' if full else 'demo'}", model=pipeline)
     evaluation = Evaluation(
         pipeline,
         experiment,

@@ -20,7 +20,7 @@ from fcfg.support.errors import InputError
 def studio(
     place: dict[str, Any],
     computing: Computing,
-    model: Model = "portraits",
+    model: Model = "portraits-128",
     compare: Annotated[
         list[str] | None,
         typer.Option(metavar="MODEL", help="Another model of the same attributes. Repeatable."),
@@ -46,7 +46,7 @@ def studio(
       fcfg studio
       fcfg studio runs/faces --compare runs/faces-long
       fcfg studio portraits-causal --port 0 --no-open
-      fcfg studio portraits --export gallery
+      fcfg studio portraits-128 --export gallery
     """
     if not find_spec("starlette") or not find_spec("uvicorn"):
         packages, do = "the packages starlette and uvicorn", "run: pip install 'fcfg[app]'"
