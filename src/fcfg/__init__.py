@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
     from fcfg.causal.graph import CausalGraph, Partition
     from fcfg.causal.scm import StructuralCausalModel
+    from fcfg.diffusion.codec import Autoencoder
+    from fcfg.diffusion.conditioners import AttributeTokens, Lookup, Phrases
     from fcfg.diffusion.denoiser import Denoiser
     from fcfg.diffusion.embedder import AttributeEmbedder
     from fcfg.diffusion.networks import DiT, DiTConfig, Judge, JudgeConfig, UNet, UNetConfig
     from fcfg.diffusion.schedule import NoiseSchedule
     from fcfg.guidance import Guidance
+    from fcfg.integrations.wrapping import wrap, wrap_pipeline
     from fcfg.judge import AttributeJudge, Reading
     from fcfg.model import Action, CounterfactualModel, load, save
     from fcfg.pipeline.calibration import Calibration
@@ -38,11 +41,14 @@ _NAMES = {
     "causal.attributes": ("AttributeSpace", "Binary", "Categorical", "Continuous"),
     "causal.graph": ("CausalGraph", "Partition"),
     "causal.scm": ("StructuralCausalModel",),
+    "diffusion.codec": ("Autoencoder",),
+    "diffusion.conditioners": ("AttributeTokens", "Lookup", "Phrases"),
     "diffusion.denoiser": ("Denoiser",),
     "diffusion.embedder": ("AttributeEmbedder",),
     "diffusion.networks": ("DiT", "DiTConfig", "Judge", "JudgeConfig", "UNet", "UNetConfig"),
     "diffusion.schedule": ("NoiseSchedule",),
     "guidance": ("Guidance",),
+    "integrations.wrapping": ("wrap", "wrap_pipeline"),
     "judge": ("AttributeJudge", "Reading"),
     "model": ("Action", "CounterfactualModel", "load", "save"),
     "pipeline.calibration": ("Calibration",),
@@ -69,6 +75,8 @@ __all__ = [
     "AttributeEmbedder",
     "AttributeJudge",
     "AttributeSpace",
+    "AttributeTokens",
+    "Autoencoder",
     "Binary",
     "Calibration",
     "Categorical",
@@ -87,8 +95,10 @@ __all__ = [
     "InputError",
     "Judge",
     "JudgeConfig",
+    "Lookup",
     "NoiseSchedule",
     "Partition",
+    "Phrases",
     "Reading",
     "StepRecord",
     "StructuralCausalModel",
@@ -98,6 +108,8 @@ __all__ = [
     "load",
     "save",
     "to_pictures",
+    "wrap",
+    "wrap_pipeline",
 ]
 
 
