@@ -105,8 +105,8 @@ def statements(page: str) -> list[str]:
     return [ast.unparse(node) for node in ast.parse("\n".join(blocks(page, "python"))).body]
 
 
-#: Pages whose code other tests run and check; and the README begins with that of the front page.
-ELSEWHERE = {"docs/evaluate.md", "docs/index.md"}
+#: The README begins with the code of the front page.
+ELSEWHERE = {"docs/index.md"}
 PAGES = sorted(
     str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 )

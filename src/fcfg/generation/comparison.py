@@ -21,8 +21,7 @@ _INK, _PALE = (30, 30, 30), (110, 110, 110)
 
 
 def compare(
-    images: Mapping[str, Float[Tensor, "channel *size"]],
-    captions: Mapping[str, Sequence[str]],
+    images: Mapping[str, Float[Tensor, "channel *size"]], captions: Mapping[str, Sequence[str]]
 ) -> Image.Image:
     """Draw images side by side under their names, then the difference of the first two.
 
