@@ -152,15 +152,6 @@ def colours(dark: bool) -> dict[str, str]:
     return {variable(name): both[dark] for name, both in (styles | PAPER).items()}
 
 
-def palette_css() -> str:
-    """Style sheet with the colour variables, for light and for dark paper."""
-    light, night = (
-        ";".join(f"{name[4:-1]}:{colour}" for name, colour in colours(dark).items())
-        for dark in (False, True)
-    )
-    return f":root{{{light}}}\n@media (prefers-color-scheme:dark){{:root{{{night}}}}}\n"
-
-
 def strongest(settings: Sequence[Setting]) -> tuple[Setting | None, Setting | None]:
     """The strongest global setting, and the first factored one of the rule that is as strong."""
     families: dict[str, list[Setting]] = {}

@@ -1,10 +1,9 @@
-"""Pages and drawings from templates: the style sheet, and the functions that templates call."""
+"""Pages and drawings from templates, and the functions that templates call."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from fcfg.reports import wording
-from fcfg.reports.rule_styles import palette_css
+from fcfg.reports.rule_styles import colours
 from fcfg.sheet import difference_colours
 from fcfg.support.images import data_url, to_pictures, to_png
 
@@ -34,11 +33,10 @@ def _environment(package: str) -> Environment:
         lstrip_blocks=True,
         finalize=_short,
     )
-    style = files("fcfg.reports").joinpath("style.css").read_text("utf-8")
     ramp = Image.fromarray(difference_colours(np.linspace(-1, 1, 128)[None]))  # of maps
     names = ("interval", "listed", "named", "number", "with_interval")
     values: dict[str, Any] = {name: getattr(wording, name) for name in names}
-    values |= {"style": Markup(palette_css() + style), "png": _png, "ramp": data_url(to_png(ramp))}
+    values |= {"colours": colours, "png": _png, "ramp": data_url(to_png(ramp))}
     environment.globals.update(values)
     return environment
 
