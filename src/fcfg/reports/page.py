@@ -17,7 +17,6 @@ from fcfg.reports.svg import Panel
 from fcfg.reports.tables import differences, models, numbers, overview, table_files
 from fcfg.reports.template import rendered
 from fcfg.reports.tradeoff import tradeoff_panels
-from fcfg.reports.wording import in_words, made
 from fcfg.support.files import file_name
 from fcfg.support.hashing import hex_digest
 from fcfg.support.outputs import Outputs
@@ -56,14 +55,11 @@ def write_report(
     page = rendered(
         "page.html.jinja",
         comparison=comparison,
-        header=comparison.runs[0].header,
         figures=figures,
         glance=overview(comparison),
         numbers={do: numbers(comparison, do) for do in comparison.rows},
         differences={do: differences(comparison, do) for do in comparison.dos},
         models=models(comparison),
-        in_words={do: in_words(rows[0].run.summary, do) for do, rows in comparison.rows.items()},
-        made={run.name: made(run.header) for run in comparison.runs},
         written=partial(json.dumps, indent=1, ensure_ascii=False),
     )
     contents = {
