@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fcfg.evaluation.metric_table import Metric
 from fcfg.metrics import Estimate
 from fcfg.reports import svg
@@ -29,8 +31,8 @@ def bar_panels(comparison: Comparison, metric: Metric) -> list[svg.Panel]:
                 parts = ((value.low, value.value, value.high) for _, value in bars)
                 ends.setdefault(column.unit, []).extend(end for some in parts for end in some)
     scales = {unit: svg.around(some, 136, 310) for unit, some in ends.items()}
-    name, about = metric.name.replace("_", "-"), {"metric": metric, "scales": scales}
+    name, draw = metric.name.replace("_", "-"), partial(rendered, "bars.svg.jinja", metric=metric)
     return [
-        svg.Panel(f"{name}-{do}", rendered("bars.svg.jinja", do=do, blocks=own, **about))
+        svg.Panel(f"{name}-{do}", draw(do=do, blocks=own, scales=scales))
         for do, own in panels.items()
     ]
