@@ -8,7 +8,7 @@ from the graph, without a network.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import networkx as nx
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fcfg.causal.attributes import AttributeSpace
 
     DiGraph: TypeAlias = nx.DiGraph[str]
+    HasGraph: TypeAlias = Any  # a model of dowhy
 
 
 class _Lists:
@@ -50,6 +51,14 @@ class _Lists:
         return f"{type(self).__name__}({lists})"
 
 
+def _directed_graph(graph: object) -> DiGraph | None:
+    """Return the graph of networkx that an object is, or has as dowhy's have; None otherwise."""
+    if isinstance(graph, nx.DiGraph):
+        return graph
+    inner = getattr(graph, "graph", getattr(graph, "_graph", None))
+    return None if inner is None else _directed_graph(inner)
+
+
 class CausalGraph(_Lists):
     """A directed acyclic graph over attributes.
 
@@ -60,14 +69,21 @@ class CausalGraph(_Lists):
     ('age', 'finding', 'sex', 'race')
 
     Args:
-        parents: List of parents of every node, or a ``networkx.DiGraph`` whose edges point from
-            cause to effect.
+        parents: List of parents of every node, or a graph of networkx, pgmpy or dowhy, whose
+            edges point from cause to effect.
     """
 
-    def __init__(self, parents: Mapping[str, Sequence[str]] | DiGraph) -> None:
-        if isinstance(parents, nx.DiGraph):
-            parents = {node: list(parents.predecessors(node)) for node in parents}
-        super().__init__("causal graph", "node", parents)
+    def __init__(self, parents: Mapping[str, Sequence[str]] | DiGraph | HasGraph) -> None:
+        drawn = _directed_graph(parents)
+        if drawn is not None:
+            hidden = [
+                node for node, data in drawn.nodes(data=True) if data.get("observed") == "no"
+            ]
+            if hidden:
+                expected, do = "observed nodes only", "leave hidden causes out"
+                raise InputError("causal graph", expected=expected, got=quoted(hidden), do=do)
+            parents = {node: list(drawn.predecessors(node)) for node in drawn}
+        super().__init__("causal graph", "node", cast("Mapping[str, Sequence[str]]", parents))
         if not self._lists:
             raise InputError(
                 "causal graph", expected="at least one node", got="none", do="list the attributes"

@@ -142,7 +142,7 @@ def check_pixels(images: Tensor, subject: str = "images") -> None:
 
 def _pictures_of(images: object) -> list[Any] | None:
     """Return the pictures that a user holds, each of Pillow or a path; None if it is numbers."""
-    if isinstance(images, list | tuple):
+    if isinstance(images, Sequence) and not isinstance(images, str):
         pictures: list[Any] = []
         for each in cast("Sequence[object]", images):
             found = _pictures_of(each)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast
 
 from numpy.typing import ArrayLike
 
 from fcfg.support.errors import InputError, quoted, short
 
 
-@runtime_checkable
 class Frame(Protocol):
-    """A data frame, of pandas or of another library with columns by name."""
-
-    @property
-    def columns(self) -> Any:
-        """Names of the columns."""
+    """A data frame of pandas or polars, a table of Arrow, or a dataset of Hugging Face."""
 
     def __getitem__(self, name: Any, /) -> Any:
         """Return a column."""
@@ -34,8 +29,9 @@ def columns_of(table: object, names: Iterable[str]) -> Mapping[str, ArrayLike]:
     """
     if isinstance(table, Mapping):
         return cast("Mapping[str, ArrayLike]", table)
-    if isinstance(table, Frame):
-        return {name: table[name] for name in names if name in table.columns}
+    known = getattr(table, "column_names", getattr(table, "columns", None))
+    if known is not None:
+        return {name: _column(cast("Frame", table)[name]) for name in names if name in known}
     rows = cast("Sequence[object]", table) if isinstance(table, list | tuple) else ()
     found = [cast("Mapping[str, Any]", row) for row in rows if isinstance(row, Mapping)]
     if not rows or len(found) < len(rows):
@@ -49,6 +45,14 @@ def columns_of(table: object, names: Iterable[str]) -> Mapping[str, ArrayLike]:
             do = "give each row the same names"
             raise InputError("attributes", expected=expected, got=got, do=do)
     return {name: [row[name] for row in found] for name in every}
+
+
+def _column(column: Any) -> ArrayLike:
+    """Return a column as a list, where its library can make one: Arrow, polars and lazy ones."""
+    for name in ("to_pylist", "to_list"):
+        if hasattr(column, name):
+            return getattr(column, name)()
+    return list(column) if isinstance(column, Sequence) else column
 
 
 def check_lengths(columns: Mapping[str, Sized], rows: int | None) -> None:
