@@ -14,11 +14,17 @@ import pytest
 import torch
 from PIL import Image
 
-from convolutions import convolutional
+from convolutions import SPACE, convolutional
+from evaluations import asked as asked_of_tiny
 from fcfg.cli import main
+from fcfg.diffusion.networks import Judge, JudgeConfig
+from fcfg.evaluation import Evaluation, Evaluators, Subset
 from fcfg.generation import find_pictures, generate
 from fcfg.generation.picture_files import read_files
+from fcfg.judge import AttributeJudge
+from fcfg.metrics.weights import Missing
 from fcfg.model import model_format
+from fcfg.reports import compare, write_report
 from fcfg.support.volumes import Voxels, read_volume
 from refusal import refused
 
@@ -194,6 +200,31 @@ def test_what_is_no_volume_is_named_before_any_work(tmp_path: Path) -> None:
         find_pictures([tmp_path / "empty"], volumes=True)
     with refused("model", "whose size is known", "1 dimensions"):
         model_format(convolutional(1, channels=1))
+
+
+def test_a_judge_of_volumes_reads_them_for_files_and_evaluations(tmp_path: Path) -> None:
+    """Its answers are measured, and drawn by their slices; a report shows them."""
+    model = convolutional(3, channels=1, stride=2)
+    config = JudgeConfig(channels=1, outputs=2, width=4, dimensions=3)
+    model.judge = AttributeJudge(Judge(config), SPACE).eval()
+    files = [stored(tmp_path / f"{name}.nii", numbers(*SIZE) + name) for name in range(4)]
+    (result,) = generate(model, files[:1], do={"a": "flip"}, sampling=3, out=tmp_path / "one")
+    assert result.attributes_from == "judge"
+    assert set(result.judged) == {"factual", "counterfactual", "reversed"}
+    images = torch.stack([picture.image for picture in read_files(files, Voxels(1, 2))])
+    table = {"a": np.array([0, 1, 0, 1]), "b": np.array([0, 0, 1, 1])}
+    subset = Subset(images, table, tuple(map(str, range(4))), None, {"format": "volumes"})
+    experiment = asked_of_tiny(do=("a",), sampling="ddim uniform 2")
+    unread = Missing("LPIPS", "unused")
+    out = tmp_path / "run"
+    run = Evaluation(model, experiment, subset, Evaluators(model.judge, unread), out, pictures=2)
+    found = run.run()
+    assert all(0 < row["change"]["mae"] < 1 for row in found.rows)
+    shown = sorted((out / "pictures").glob("answer-*.png"))
+    assert len(shown) == 2 * len(experiment.guidance)
+    with Image.open(shown[0]) as slices:
+        assert slices.size == (8 + 6 + 6, 8)
+    assert "data:image/png" in write_report(compare(out)).page.read_text()
 
 
 def test_the_command_takes_volumes(

@@ -87,7 +87,7 @@ class AttributeJudge(nn.Module):
             )
 
     def forward(
-        self, images: Float[Tensor, "batch channel height width"]
+        self, images: Float[Tensor, "batch channel *size"]
     ) -> Float[Tensor, "batch outputs"]:
         """Return the raw outputs, one row per image."""
         return self.network(images)
@@ -135,7 +135,8 @@ class AttributeJudge(nn.Module):
     def read(self, images: ImagesLike, *, batch_size: int = 256) -> Reading:
         """Read the attributes of images, in evaluation mode, on the device of the judge."""
         check_integer("batch_size", batch_size, 1, 10**9, do="256 is the default")
-        x = read_images(images, channels=self.network.config.channels)
+        config = self.network.config
+        x = read_images(images, channels=config.channels, dimensions=config.dimensions)
         weight = next(self.network.parameters())
         with evaluation_mode(self.network):
             pieces = [

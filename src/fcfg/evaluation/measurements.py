@@ -85,9 +85,9 @@ class Evaluators:
         images: Float[Tensor, "image channel *size"],
         others: Float[Tensor, "image channel *size"],
     ) -> list[dict[str, float | None]]:
-        """Return MAE and LPIPS between images, pair by pair."""
+        """Return MAE and, of pictures, LPIPS between images, pair by pair."""
         lpips: list[float | None] = [None] * len(images)
-        if isinstance(self.lpips, LPIPS):
+        if isinstance(self.lpips, LPIPS) and images.ndim == 4:
             device = next(self.lpips.parameters()).device
             pairs = zip(images.split(_BATCH), others.split(_BATCH), strict=True)
             lpips = [d for a, b in pairs for d in self.lpips(a.to(device), b.to(device)).tolist()]
@@ -99,7 +99,7 @@ class Evaluators:
     ) -> dict[str, Float[np.ndarray, "image feature"]]:
         """Return the features that Fréchet distances are computed from, by network."""
         features = {"judge": reading.features}
-        if isinstance(self.inception, Inception):
+        if isinstance(self.inception, Inception) and images.ndim == 4:
             features["inception"] = self.inception.features(images).astype(np.float32)
         return features
 

@@ -6,12 +6,23 @@ References:
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fcfg.diffusion.networks.unet import Channels
+
+_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+_NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 
 
 class JudgeConfig(BaseModel):
@@ -23,10 +34,17 @@ class JudgeConfig(BaseModel):
     outputs: int = Field(default=3, ge=1, le=2**20)
     """Count of predicted numbers: one for each scalar attribute and each level."""
     width: Channels = 64  #: channels of the first stage; 64 is ResNet-18
+    dimensions: int = Field(default=2, ge=1, le=3)  #: axes of an image beside its channels
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out two dimensions, which older files do not name."""
+        values = write(self)
+        return {k: v for k, v in values.items() if (k, v) != ("dimensions", 2)}
 
 
 class Judge(nn.Module):
-    """ResNet-18 for small images: a 3×3 stem without pooling, then four stages of two blocks.
+    """ResNet-18 for small images: a stem without pooling, then four stages of two blocks.
 
     >>> import torch
     >>> judge = Judge(JudgeConfig(outputs=3, width=8))
@@ -37,52 +55,52 @@ class Judge(nn.Module):
     def __init__(self, config: JudgeConfig) -> None:
         super().__init__()
         self.config = config
-        width = config.width
+        width, dimensions = config.width, config.dimensions
         self.stem = nn.Sequential(
-            nn.Conv2d(config.channels, width, 3, padding=1, bias=False),
-            nn.BatchNorm2d(width),
+            _CONVOLUTIONS[dimensions](config.channels, width, 3, padding=1, bias=False),
+            _NORMS[dimensions](width),
             nn.ReLU(),
         )
         stages: list[nn.Module] = []
         for stage in range(4):
             out = config.width * 2**stage
-            stages += [_BasicBlock(width, out, stride=1 if stage == 0 else 2)]
-            stages += [_BasicBlock(out, out, stride=1)]
+            stages += [_BasicBlock(dimensions, width, out, stride=1 if stage == 0 else 2)]
+            stages += [_BasicBlock(dimensions, out, out, stride=1)]
             width = out
         self.stages = nn.Sequential(*stages)
         self.head = nn.Linear(width, config.outputs)
 
     def features(
-        self, images: Float[Tensor, "batch channel height width"]
+        self, images: Float[Tensor, "batch channel *size"]
     ) -> Float[Tensor, "batch feature"]:
         """Compute the inputs of the last layer: 8·width numbers per image."""
-        return self.stages(self.stem(images)).mean(dim=(2, 3))
+        deep = self.stages(self.stem(images))
+        return deep.mean(dim=tuple(range(2, deep.ndim)))
 
     def forward(
-        self, images: Float[Tensor, "batch channel height width"]
+        self, images: Float[Tensor, "batch channel *size"]
     ) -> Float[Tensor, "batch outputs"]:
         """Predict logits of binary values and levels, and scaled continuous values."""
         return self.head(self.features(images))
 
 
 class _BasicBlock(nn.Module):
-    """Two 3×3 convolutions with batch normalisation, and a shortcut."""
+    """Two convolutions of width 3 with batch normalisation, and a shortcut."""
 
-    def __init__(self, width: int, out: int, stride: int) -> None:
+    def __init__(self, dimensions: int, width: int, out: int, stride: int) -> None:
         super().__init__()
+        convolution, norm = _CONVOLUTIONS[dimensions], _NORMS[dimensions]
         self.body = nn.Sequential(
-            nn.Conv2d(width, out, 3, stride=stride, padding=1, bias=False),
-            nn.BatchNorm2d(out),
+            convolution(width, out, 3, stride=stride, padding=1, bias=False),
+            norm(out),
             nn.ReLU(),
-            nn.Conv2d(out, out, 3, padding=1, bias=False),
-            nn.BatchNorm2d(out),
+            convolution(out, out, 3, padding=1, bias=False),
+            norm(out),
         )
         self.shortcut = (
             nn.Identity()
             if width == out
-            else nn.Sequential(
-                nn.Conv2d(width, out, 1, stride=stride, bias=False), nn.BatchNorm2d(out)
-            )
+            else nn.Sequential(convolution(width, out, 1, stride=stride, bias=False), norm(out))
         )
 
     def forward(self, x: Tensor) -> Tensor:
