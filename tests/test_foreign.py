@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -14,17 +15,22 @@ from torch import Tensor, nn
 import fcfg
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
+from fcfg.diagnosis import diagnose
 from fcfg.diffusion.codec import AbstractCodec, Autoencoder
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.libraries import config_of
 from fcfg.diffusion.networks import UNet, UNetConfig
 from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.generation import generate
 from fcfg.guidance import Guidance
 from fcfg.integrations.wrapping import wrap
 from fcfg.pipeline.foreign import ForeignPipeline
 from fcfg.pipeline.records import Abduction
+from fcfg.trust.signals import LEVELS, denoising_loss
 from refusal import refused
+from studios import ask, client_of, of, png, studio_of
+from tiny import draw
 from tiny_foreign import NETWORKS, SPACE, autoencoder, foreign, randomised, volume_autoencoder
 
 ASKED = {"smiling": [0, 1], "hair": ["dark", "red"]}
@@ -201,3 +207,40 @@ def test_what_cannot_be_built_again_is_not_saved(tmp_path: Path) -> None:
     plain = Denoiser(nn.Identity(), network.attributes, NoiseSchedule(), channels=4)
     with refused("denoiser, network", "ForeignNetwork", "Identity"):
         ForeignPipeline(plain, scm()).save(tmp_path / "model")
+
+
+# Everything else, in latents -----------------------------------------------------------------
+
+
+def test_a_record_says_what_the_codec_loses_of_each_picture(tmp_path: Path) -> None:
+    pipeline = model("sd3", torch.float32)
+    files = draw(tmp_path, ["one.png"], 16)
+    asked = {"do": {"hair": "grey"}, "attributes": "smiling=0,hair=dark", "sampling": 3}
+    (result,) = generate(pipeline, files, out=tmp_path / "out", **asked)
+    assert result.round_trip is not None
+    record = json.loads((tmp_path / "out" / "record.json").read_text())
+    assert record["images"][0]["round_trip"] == pytest.approx(result.round_trip)
+    assert result.change is not None
+
+
+def test_signals_and_diagnoses_are_measured_on_latents() -> None:
+    pipeline = model("sd3", torch.float32)
+    x, table = images(pipeline), SPACE.parse(ASKED)
+    losses = denoising_loss(pipeline.denoiser, x, table)
+    assert losses.shape == (2, len(LEVELS))
+    assert losses.isfinite().all()
+    found = diagnose(pipeline, x, ASKED, noised=2, times=2)
+    assert found.by_attribute.groups
+
+
+def test_the_studio_shows_answers_of_latents_without_coarse_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fcfg.studio.answers._BETWEEN", 0.0)
+    with client_of(studio_of(model("sd3", torch.float32))) as client:
+        image = client.post("/api/images", content=png(size=16)).json()["id"]
+        known = {"smiling": 0, "hair": "dark"}
+        events = ask(client, image, attributes=known, sampling="dpm-2m uniform 6")
+    assert len(of(events, "answer")) == 1
+    assert of(events, "progress")
+    assert not any("image" in event for event in of(events, "progress"))

@@ -175,7 +175,7 @@ def network_call(work: Workload) -> Call:
     """Return a call of the network with the rows of one guided step."""
     denoiser, rows = work.pipeline.denoiser, work.rows_at_once
     copies = rows // len(work.images)
-    x = torch.cat([work.images.to(denoiser.device, denoiser.state_dtype)] * copies)
+    x = torch.cat([denoiser.encoded(work.images)] * copies)
     t = torch.full((rows,), 500, device=denoiser.device)
     c = denoiser.condition(work.attributes).repeat(copies, 1)
     return torch.no_grad()(lambda: denoiser(x, t, c))

@@ -162,15 +162,16 @@ def _noised(
     keys, place = image_keys(images), (denoiser.device, denoiser.state_dtype)
     for first in range(0, len(images), size):
         rows = slice(first, first + size)
+        x = denoiser.encoded(images[rows]).cpu()
         for t in times:
             draws = [
-                torch.randn(images.shape[1:], generator=torch.Generator().manual_seed(number))
+                torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(number))
                 for number in (stream_seed(seed, "diagnosis", key, t) for key in keys[rows])
             ]
             levels = denoiser.schedule.signal, denoiser.schedule.noise
             signal, noise = (float(level(torch.tensor(t))) for level in levels)
             drawn = torch.stack(draws)
-            x_t = signal * images[rows].to(denoiser.state_dtype) + noise * drawn
+            x_t = signal * x + noise * drawn
             yield _Noised(rows, t, x_t.to(*place), drawn.to(*place), noise)
 
 

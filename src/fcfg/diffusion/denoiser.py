@@ -134,6 +134,11 @@ class Denoiser(nn.Module):
             return (self.channels, *size)
         return (self.codec.latent_channels, *(side // self.codec.factor for side in size))
 
+    def encoded(self, images: Images) -> Float[Tensor, "batch states *sides"]:
+        """Return images as states, at time 0: themselves, or their latents; on the device."""
+        x = images.to(self.device, self.state_dtype)
+        return x if self.codec is None else self.codec.encode(x)
+
     @property
     def _weight(self) -> Tensor:
         """A weight of the embedder or, if it has none, of the network."""

@@ -50,6 +50,7 @@ class Result:
     outputs: dict[str, str] = field(default_factory=dict)  #: file names in the folder
     key: str = ""  #: digest of the pixels that the model was given
     change: float | None = None  #: mean absolute difference of picture and counterfactual
+    round_trip: float | None = None  #: what a codec loses of the picture (RMS), if there is one
     signals: dict[str, float | None] = field(default_factory=dict)  #: by name, of trust
     not_reached: dict[str, str] = field(default_factory=dict)
     """Attributes intervened on whose asked value the judge does not read, with what it reads."""
@@ -129,6 +130,7 @@ def results_of(
     missed = not_reached(model, attributes, pair.action, read["factual"], read["counterfactual"])
     keys, space, changes = image_keys(images), model.space, distances(pair.images.float(), images)
     errors = [None] * len(images) if back is None else distances(shown["reversed"], images)
+    lost = [None] * len(images) if pair.round_trip is None else pair.round_trip.tolist()
     return [
         Result(
             key=keys[row],
@@ -141,6 +143,7 @@ def results_of(
             },
             network_rows={name: rows[row] for name, rows in spent.items()},
             change=changes[row],
+            round_trip=lost[row],
             reversal_error=errors[row],
             not_reached=missed[row],
             **own,

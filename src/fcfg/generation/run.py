@@ -203,6 +203,8 @@ def _captions(result: Result, targets: Sequence[str]) -> dict[str, list[str]]:
         "counterfactual": [attributes_text(changed) or "no attribute changes"],
         "reversed": [] if error is None else [f"error {error:.3f}"],
     }
+    if result.round_trip is not None:
+        lines["factual"].append(f"codec: loses {result.round_trip:.3f}")
     for name in targets:
         for image, score in result.judged_as(name).items():
             value = result.counterfactual[name]

@@ -170,6 +170,11 @@ class AbstractCounterfactual(ABC):
         """Network rows of each image, abduction included."""
 
     @property
+    def round_trip(self) -> Float[Tensor, "batch"] | None:
+        """What a codec loses of the factual images (RMS over pixels); None without a codec."""
+        return None
+
+    @property
     def attributes(self) -> Table:
         """Counterfactual attributes."""
         return self.action.attributes

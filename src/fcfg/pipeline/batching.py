@@ -85,11 +85,10 @@ class Batches:
 
     def encoded(self, images: Images) -> Float[Tensor, "batch states *sides"]:
         """Return the first states: the images, or their latents; on the CPU."""
-        dtype, codec = self.denoiser.state_dtype, self.denoiser.codec
-        if codec is None:
-            return images.to("cpu", dtype)
+        if self.denoiser.codec is None:
+            return images.to("cpu", self.denoiser.state_dtype)
         pieces = self.work(
-            len(images), 1, lambda rows, _: fetch(codec.encode(self.send(images[rows]).to(dtype)))
+            len(images), 1, lambda rows, _: fetch(self.denoiser.encoded(images[rows]))
         )
         return torch.cat(pieces)
 

@@ -124,6 +124,11 @@ class Counterfactual(AbstractCounterfactual):
         return images.clamp(-1, 1)
 
     @property
+    def round_trip(self) -> Float[Tensor, "batch"] | None:
+        """What the codec loses of the factual images (RMS over pixels); None without a codec."""
+        return None if self.decoded is None else self.decoded.round_trip
+
+    @property
     def spent(self) -> Sequence[int]:
         """Network rows of each image, abduction included."""
         return self.trajectory.spent

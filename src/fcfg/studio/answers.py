@@ -142,6 +142,8 @@ class _Work:
         if self._path is None or (step.index + 1) / step.steps < 0.4:
             return None
         states, now = self._path.states, step.trajectory.x
+        if now.shape[1:] != self._factual.shape[1:]:
+            return None  # latents, which are no picture
         return self._factual + (now - states[len(states) - 2 - step.index].to(now)).cpu()
 
     def _show_answer(self, pair: AbstractCounterfactual) -> Result:

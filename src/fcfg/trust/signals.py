@@ -138,7 +138,8 @@ def denoising_loss(
         batch_size: Largest number of network rows per call.
     """
     generator = torch.Generator().manual_seed(stream_seed(0, "denoising loss"))
-    noise = torch.randn(len(LEVELS), *images.shape[1:], generator=generator)
+    shape = denoiser.state_shape(images.shape[2:])
+    noise = torch.randn(len(LEVELS), *shape, generator=generator)
     schedule, device, dtype = denoiser.schedule, denoiser.device, denoiser.state_dtype
     batches = Batches(denoiser, batch_size)
     semantics = batches.semantics(images)
@@ -151,7 +152,7 @@ def denoising_loss(
     ]
 
     def work(rows: slice, report: OnStep) -> Tensor:
-        x = batches.send(images[rows].to(dtype))
+        x = denoiser.encoded(images[rows])
         condition = batches.condition(attributes, semantics, rows)
         losses: list[Tensor] = []
         for t, eps in probes:
