@@ -11,6 +11,9 @@ from torch import nn
 
 from evaluations import SIZE, tiny_model
 from fcfg.datasets import portraits
+from fcfg.diffusion.conditioners import AttributeTokens
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.integrations.wrapping import wrap
 from fcfg.model import AnyModel
 from own_kind import Note, ShiftModel
 from tiny import randomised
@@ -35,7 +38,29 @@ def shift() -> ShiftModel:
     return model
 
 
+def foreign() -> AnyModel:
+    """A network of diffusers, which takes a token for each attribute."""
+    from diffusers import UNet2DConditionModel
+
+    world = tiny_model(saved=True)
+    shape = {"in_channels": 3, "out_channels": 3, "block_out_channels": (8, 8)}
+    shape |= {"layers_per_block": 1, "norm_num_groups": 4, "sample_size": SIZE}
+    blocks = {
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+    }
+    torch.manual_seed(5)
+    network = UNet2DConditionModel(**shape, **blocks, cross_attention_dim=8, attention_head_dim=4)
+    network.conv_out.weight.data *= 0.3  # small predictions, which let rounding grow less
+    tokens, schedule = AttributeTokens(world.space, 8), NoiseSchedule("linear", 1000)
+    model = wrap(randomised(network, 0.03), schedule, world.scm, tokens, judge=world.judge)
+    model.provenance = world.provenance
+    return model
+
+
 KINDS: dict[str, Callable[[], AnyModel]] = {"diffusion": diffusion, "shift": shift}
+if find_spec("diffusers") is not None:
+    KINDS["foreign"] = foreign
 if find_spec("fcfg.rivals") is not None:
     import tiny_rivals
 
