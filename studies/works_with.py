@@ -41,14 +41,14 @@ RULES = {
     "contrast": "contrast:1.5",
     "APG": "apg:2",
     "FAPG": f"fapg:{TWO}",
-    "CFG++": "cfgpp:0.6",
+    "CFG++": "cfg++:0.6",
 }
 
 
-def holds(name: str, rule: str, solver: str, drawn: bool) -> bool:
+def holds(name: str, guidance: Guidance, solver: str, drawn: bool) -> bool:
     """Return whether nothing changes nothing, and something something."""
     pipeline, x = model(name), images(model(name))
-    guidance = Guidance.parse(rule).replace(anchor=True, drawn_noise=drawn)
+    guidance = guidance.replace(anchor=True, drawn_noise=drawn)
     how: dict[str, Any] = {"guidance": guidance, "sampling": f"{solver} uniform 3"}
     same = pipeline.counterfactual(x, ASKED, {"smiling": ASKED["smiling"]}, **how).images
     other = pipeline.counterfactual(x, ASKED, {"smiling": "flip"}, **how).images
@@ -57,8 +57,11 @@ def holds(name: str, rule: str, solver: str, drawn: bool) -> bool:
 
 def cell(name: str, rule: str) -> str:
     """Return the count of what holds, or that the rule is refused."""
+    guidance = Guidance.parse(rule)
     try:
-        held = [holds(name, rule, solver, drawn) for solver in SOLVERS for drawn in (True, False)]
+        held = [
+            holds(name, guidance, solver, drawn) for solver in SOLVERS for drawn in (True, False)
+        ]
     except InputError:
         return "refused"
     return f"{sum(held)} of {len(held)}"
