@@ -183,7 +183,7 @@ def test_every_return_says_whose_noise_it_has() -> None:
 
 @pytest.mark.parametrize(
     ("picture", "seen"),
-    [("hero.png", "long hair that is not in the truth"), ("radiographs/answers.png", "grain")],
+    [("hero.webp", "outlines of the old head remain"), ("radiographs/answers.png", "grain")],
 )
 def test_what_is_wrong_in_a_picture_is_said_beside_it(picture: str, seen: str) -> None:
     shown = 0
