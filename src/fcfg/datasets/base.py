@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Shaped
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
@@ -44,8 +44,8 @@ def silent(what: str, done: int, total: int) -> None:
 class Examples:
     """Images with their attributes, in the same order in every field."""
 
-    images: UInt8[np.ndarray, "example channel height width"] = field(repr=False)
-    """Pixels as bytes; possibly a memory-mapped file."""
+    images: Shaped[np.ndarray, "example channel height width"] = field(repr=False)
+    """Pixels as bytes, or latents as numbers; possibly a memory-mapped file."""
     attributes: Table = field(repr=False)
     names: tuple[str, ...] = field(repr=False)  #: unique file names
     factors: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False)

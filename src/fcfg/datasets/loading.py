@@ -61,11 +61,11 @@ _Cached: TypeAlias = tuple[
 ]
 
 
-def cache_folder(root: Path, folder: Path | None = None) -> Path:
+def cache_folder(root: Path | None, folder: Path | None = None) -> Path:
     """Return a writable folder for caches: the one of the user, or one for the data set."""
-    own = root / ".fcfg-cache"
+    own = [] if root is None else [root / ".fcfg-cache"]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fcfg"
-    for candidate in [own, home] if folder is None else [folder]:
+    for candidate in [*own, home] if folder is None else [folder]:
         try:
             candidate.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=candidate):

@@ -59,10 +59,7 @@ class Autoencoder(AbstractCodec):
         self.network: Any = network
         self.config, self.source = dict(config), source
         self.scale, self.shift, self.low = scale, shift, low
-        self.channels = int(config["in_channels"])
-        self.latent_channels = int(config.get("latent_channels", self.channels))
-        widths = config.get("block_out_channels") or config.get("channels")
-        self.factor = 2 ** (len(widths) - 1) if widths else 1
+        self.channels, self.latent_channels, self.factor = shape_of_codec(config)
 
     def encode(self, images: Tensor) -> Tensor:
         """Return the mean of the latents."""
@@ -77,6 +74,18 @@ class Autoencoder(AbstractCodec):
         output = self.network.decode((latents / self.scale + self.shift).to(weight.dtype))
         output = getattr(output, "sample", output)
         return ((output - self.low) * 2 / (1 - self.low) - 1).to(latents.dtype)
+
+
+def shape_of_codec(config: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return channels of images and of latents, and the factor, from arguments of a codec.
+
+    >>> shape_of_codec({"in_channels": 3, "latent_channels": 4, "block_out_channels": [8, 8]})
+    (3, 4, 2)
+    """
+    channels = int(config.get("in_channels", 3))
+    widths = config.get("block_out_channels") or config.get("channels")
+    factor = 2 ** (len(widths) - 1) if widths else 1
+    return channels, int(config.get("latent_channels", channels)), factor
 
 
 def _mean(encoded: Any) -> Tensor:

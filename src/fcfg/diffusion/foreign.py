@@ -16,6 +16,7 @@ from fcfg.diffusion.conditioners import AbstractConditioner
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.libraries import arguments_of, class_name, config_of, missing_names
 from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.diffusion.table import Parameterisation
 from fcfg.diffusion.visible import VisibleAttributes
 from fcfg.support.errors import InputError, quoted
 
@@ -119,7 +120,10 @@ class ForeignNetwork(nn.Module):
 
 
 def foreign_denoiser(
-    network: ForeignNetwork, schedule: NoiseSchedule, codec: AbstractCodec | None = None
+    network: ForeignNetwork,
+    schedule: NoiseSchedule,
+    codec: AbstractCodec | None = None,
+    parameterisation: Parameterisation | None = None,
 ) -> Denoiser:
     """Return a denoiser of a network of another library, and its codec if it works on latents."""
     factor = 1 if codec is None else codec.factor
@@ -132,6 +136,7 @@ def foreign_denoiser(
         dimensions=network.dimensions,
         size=None if network.size is None else network.size * factor,
         codec=codec,
+        parameterisation=parameterisation,
     )
 
 

@@ -47,6 +47,7 @@ from fcfg.pipeline.inference import (
     ready,
     restore_abduction,
 )
+from fcfg.pipeline.modules import CodecConfig, stored_codec
 from fcfg.pipeline.plans import Defaults, GuidedPlan, Needs, chosen_sampling
 from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
@@ -95,7 +96,8 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
     stride: int = Field(ge=1)
     embedding: int = Field(ge=1)  #: width of an attribute's block
     dimensions: int = Field(default=2, ge=1, le=3)  #: axes of an image beside its channels
-    newer: ClassVar = frozenset({"dimensions"})
+    codec: CodecConfig | None = None  #: whose latents the network works on
+    newer: ClassVar = frozenset({"dimensions", "codec"})
 
     @classmethod
     def describe(cls, image_model: Denoiser) -> dict[str, Any]:
@@ -110,12 +112,14 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
             "stride": image_model.stride,
             "embedding": embedder.width,
             "dimensions": image_model.dimensions,
+            "codec": None if image_model.codec is None else CodecConfig.of(image_model.codec),
         }
 
     @classmethod
     def networks(cls, image_model: Denoiser) -> dict[str, nn.Module]:
-        """Return the network and the embedder."""
-        return {"network": image_model.network, "embedder": image_model.embedder}
+        """Return the network, the embedder, and a codec whose weights are in no other place."""
+        own = {"network": image_model.network, "embedder": image_model.embedder}
+        return own | stored_codec(image_model.codec)
 
     def build(self, space: AttributeSpace, network: nn.Module | None) -> Denoiser:
         """Return the denoiser, without weights."""
@@ -132,6 +136,7 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
             stride=self.stride,
             dimensions=self.dimensions,
             parameterisation=self.parameterisation,
+            codec=None if self.codec is None else self.codec.build(),
         )
 
 

@@ -2,91 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar
 
-import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.diffusion.codec import AbstractCodec, Autoencoder
 from fcfg.diffusion.conditioners import conditioner_of
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
-from fcfg.diffusion.libraries import build_network, class_name, config_of, read_network
 from fcfg.diffusion.schedule import Kind, NoiseSchedule
 from fcfg.diffusion.table import Table
 from fcfg.pipeline.counterfactual import CounterfactualPipeline, DenoiserConfig
+from fcfg.pipeline.modules import CodecConfig, Module, stored_codec
 from fcfg.storage import register_kind
 from fcfg.support.errors import check_is
 from fcfg.support.hashing import digest_of_values
-
-Precision: TypeAlias = Literal["float64", "float32", "float16", "bfloat16"]
-
-
-class Module(BaseModel):
-    """A module of another library: its class, its arguments, and maybe a place of its weights."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str  #: library and class
-    config: dict[str, Any]  #: arguments of the class
-    dtype: Precision = "float32"
-    source: str | None = None  #: folder or hub repository that holds the weights
-    revision: str | None = None
-    subfolder: str = ""
-
-    @classmethod
-    def of(
-        cls, module: nn.Module, config: Mapping[str, Any], source: Mapping[str, str] | None
-    ) -> Self:
-        """Describe a module."""
-        dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
-        own = {"name": class_name(module), "config": config_of(module, config), "dtype": dtype}
-        return cls.model_validate(own | dict(source or {}))
-
-    @property
-    def place(self) -> dict[str, str] | None:
-        """Where the weights are, if they are not stored."""
-        if self.source is None:
-            return None
-        named = {"source": self.source, "revision": self.revision, "subfolder": self.subfolder}
-        return {name: value for name, value in named.items() if value}
-
-    def build(self) -> nn.Module:
-        """Return the module; with its weights, if they are in a place of their own."""
-        if self.source is None:
-            module = build_network(self.name, self.config)
-        else:
-            module = read_network(self.name, self.source, self.revision, self.subfolder)
-        return module if self.dtype == "float32" else module.to(getattr(torch, self.dtype))
-
-
-class CodecConfig(BaseModel):
-    """An :class:`~fcfg.diffusion.codec.Autoencoder`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    module: Module
-    scale: float
-    shift: float
-    low: float
-
-    @classmethod
-    def of(cls, codec: AbstractCodec) -> Self:
-        """Describe a codec; refuse one of another class."""
-        do = "save a model of your own kind, see fcfg.storage.register_kind"
-        check_is("codec", codec, Autoencoder, "an Autoencoder, which can be built again", do=do)
-        assert isinstance(codec, Autoencoder)
-        module = Module.of(codec.network, codec.config, codec.source)
-        return cls(module=module, scale=codec.scale, shift=codec.shift, low=codec.low)
-
-    def build(self) -> Autoencoder:
-        """Return the codec."""
-        scaling = {"scale": self.scale, "shift": self.shift, "low": self.low}
-        module = self.module
-        return Autoencoder(module.build(), module.config, source=module.place, **scaling)
 
 
 class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
@@ -120,12 +51,11 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
     @classmethod
     def networks(cls, image_model: Denoiser) -> dict[str, nn.Module]:
         """Return the modules whose weights are in no other place."""
-        network, codec = _network_of(image_model), image_model.codec
+        network = _network_of(image_model)
         parts: dict[str, nn.Module] = {"conditioner": network.conditioner}
         if network.source is None:
             parts["network"] = network.network
-        if isinstance(codec, Autoencoder) and codec.source is None:
-            parts["codec"] = codec.network
+        parts |= stored_codec(image_model.codec)
         return {name: part for name, part in parts.items() if part.state_dict()}
 
     def build(self, space: AttributeSpace, network: nn.Module | None) -> Denoiser:
@@ -135,7 +65,7 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
         foreign = ForeignNetwork(module.build(), conditioner, module.config, module.place)
         schedule = NoiseSchedule(self.schedule, self.steps, self.shift)
         codec = None if self.codec is None else self.codec.build()
-        return foreign_denoiser(foreign, schedule, codec)
+        return foreign_denoiser(foreign, schedule, codec, self.parameterisation)
 
 
 @register_kind(ForeignPipelineConfig)

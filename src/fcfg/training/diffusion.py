@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
 
+from fcfg.pipeline.modules import CodecConfig
 from fcfg.support.config_files import Grown, validate
 from fcfg.training.kinds import Inputs, ModelTraining, Part, register_training
 from fcfg.training.sections import Section
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
+    from fcfg.datasets.base import AbstractData, OnProgress, Splits
+    from fcfg.diffusion.codec import AbstractCodec
     from fcfg.diffusion.denoiser import Denoiser
     from fcfg.diffusion.networks import OwnConfig
     from fcfg.diffusion.schedule import NoiseSchedule
@@ -162,8 +167,42 @@ class DenoisingTraining(Grown, ModelTraining):
         return DenoisingObjective(network, times=self.times.build(), **terms)
 
 
+class LatentTraining(DenoisingTraining):
+    """Training of a denoiser in pixels, or in the latents of a given autoencoder."""
+
+    newer: ClassVar = frozenset({"codec"})
+
+    codec: CodecConfig | None = None  #: autoencoder; its weights are in a place of their own
+
+    def seen(self, inputs: Inputs) -> Inputs:
+        """Return the inputs with the shape of what the network is trained on."""
+        from fcfg.training.latents import latent_inputs
+
+        return inputs if self.codec is None else latent_inputs(inputs, self.codec)
+
+    def encoded(
+        self, splits: Splits, data: AbstractData, device: torch.device, on_progress: OnProgress
+    ) -> Splits:
+        """Return examples as the network is trained on them."""
+        from fcfg.training.latents import encoded
+
+        if self.codec is None:
+            return splits
+        return encoded(splits, self.codec, data, device, on_progress)
+
+    def finished(self, network: Denoiser) -> Denoiser:
+        """Return the denoiser with its codec."""
+        from fcfg.training.latents import codec_to_publish
+
+        return network if self.codec is None else self.over(network, codec_to_publish(self.codec))
+
+    @abstractmethod
+    def over(self, network: Denoiser, codec: AbstractCodec) -> Denoiser:
+        """Return a denoiser of images from one of latents."""
+
+
 @register_training("diffusion")
-class DiffusionTraining(DenoisingTraining):
+class DiffusionTraining(LatentTraining):
     """Training of a diffusion model; defaults are the paper's (App. D) where it has one."""
 
     terms: ClassVar = {"p_null", "p_group", "independence"}
@@ -178,6 +217,7 @@ class DiffusionTraining(DenoisingTraining):
         if self.independence and len(inputs.space) == 1:
             raise ValueError("model.independence must be 0 for a single attribute")
         self.schedule.build()
+        inputs = self.seen(inputs)
         return self.network.config(inputs, len(inputs.space) * self.network.embedding)
 
     def build(self, inputs: Inputs) -> Denoiser:
@@ -193,3 +233,10 @@ class DiffusionTraining(DenoisingTraining):
                 self.schedule.build(),
                 parameterisation=self.schedule.parameterisation,
             )
+
+    def over(self, network: Denoiser, codec: AbstractCodec) -> Denoiser:
+        """Return a denoiser of images from one of latents."""
+        from fcfg.diffusion.denoiser import Denoiser
+
+        parts, predicted = (network.network, network.embedder), network.parameterisation
+        return Denoiser(*parts, network.schedule, parameterisation=predicted, codec=codec)

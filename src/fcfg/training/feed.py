@@ -48,7 +48,7 @@ def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
 class Batch:
     """The rows of a batch that belong to this process, on the device."""
 
-    images: Float[Tensor, "batch channel *size"]  #: in [-1, 1]
+    images: Float[Tensor, "batch channel *size"]  #: in [-1, 1], or latents
     values: Float[Tensor, "batch values"]  #: encoded attributes
     factors: Float[Tensor, "batch factors"]  #: standardised; without columns if there are none
 
@@ -61,9 +61,10 @@ class Batch:
 class Feed:
     """A source of batches.
 
-    Images stay on the device, as bytes, if they fit. Otherwise a thread reads the next batches
-    from the (memory-mapped) file while the device is busy. A batch has so many rows over all
-    processes, a ``share`` of which belongs to this one; ``scales`` are those of its factors.
+    Images stay on the device, as bytes, if they fit, and so do latents. Otherwise a thread reads
+    the next batches from the (memory-mapped) file while the device is busy. A batch has so many
+    rows over all processes, a ``share`` of which belongs to this one; ``scales`` are those of its
+    factors.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Feed:
         index = torch.from_numpy(rows).to(self._device, non_blocking=True)
         raw = self._images[index] if self._images is not None else self._streamed(step)
         self.waited += time.perf_counter() - before
-        return Batch(images_from_bytes(raw), self._values[index], self._factors[index])
+        return Batch(_as_numbers(raw), self._values[index], self._factors[index])
 
     def close(self) -> None:
         """Stop the thread."""
@@ -115,6 +116,11 @@ class Feed:
         for ahead in range(following, step + 1 + _AHEAD):
             self._ready.append((ahead, self._pool.submit(self._gather, ahead)))
         return self._ready.popleft()[1].result().to(self._device, non_blocking=True)
+
+
+def _as_numbers(raw: Tensor) -> Float[Tensor, "batch channel *size"]:
+    """Return pixels in [-1, 1], and latents as they are; both in float32."""
+    return raw.float() if raw.is_floating_point() else images_from_bytes(raw)
 
 
 def _fits(size: int, device: torch.device) -> bool:
@@ -139,7 +145,7 @@ def first_batch(
     """Return the first examples of a split as one batch, in an order of their own."""
     count = min(count, len(examples))
     rows = rows_of_step(0, 0, count, count)
-    images = images_from_bytes(torch.from_numpy(examples.images[rows]).to(device))
+    images = _as_numbers(torch.from_numpy(examples.images[rows]).to(device))
     return Batch(images, *(part[rows] for part in _encoded(examples, space, scales, device)))
 
 

@@ -24,9 +24,11 @@ from fcfg.support.errors import InputError, check_among, short
 from fcfg.training.sections import Decay, Optimisation, Publish, Steps
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
     from fcfg.causal.scm import StructuralCausalModel
+    from fcfg.datasets.base import AbstractData, OnProgress, Splits
     from fcfg.diffusion.networks import JudgeConfig
     from fcfg.judge import AttributeJudge
     from fcfg.training.objectives import AnyObjective, ReadingObjective
@@ -37,7 +39,7 @@ Scales: TypeAlias = Mapping[str, tuple[float, float]]
 WeightsOf: TypeAlias = "Callable[[str], dict[str, Tensor] | None]"
 
 #: Modules that register kinds when they are imported, beside presets; rooms may be missing.
-_MODULES = ("fcfg.training.diffusion", "fcfg.rivals.training")
+_MODULES = ("fcfg.training.diffusion", "fcfg.training.foreign", "fcfg.rivals.training")
 _KINDS: dict[str, type[ModelTraining]] = {}
 
 
@@ -82,6 +84,16 @@ class NetworkTraining(Optimisation, ABC):
     @abstractmethod
     def objective(self, network: Any) -> AnyObjective:
         """Return the loss of a network."""
+
+    def seen(self, inputs: Inputs) -> Inputs:
+        """Return the inputs with the shape of what the network is trained on: pixels."""
+        return inputs
+
+    def encoded(
+        self, splits: Splits, data: AbstractData, device: torch.device, on_progress: OnProgress
+    ) -> Splits:
+        """Return examples as the network is trained on them: as they are."""
+        return splits
 
 
 class JudgeTraining(NetworkTraining):
@@ -166,6 +178,10 @@ class ModelTraining(NetworkTraining, ABC):
     def later_objective(self, part: str, ground: Ground) -> AnyObjective:
         """Return the loss of a part after the first; by default there is none."""
         raise NotImplementedError(part)
+
+    def finished(self, network: Any) -> nn.Module:
+        """Return the image model of a network that was trained: itself, by default."""
+        return network
 
     def beside(self, network: Any) -> Mapping[str, nn.Module]:
         """Return modules that the number of parameters leaves out, by name; none by default."""

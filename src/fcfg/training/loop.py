@@ -93,6 +93,11 @@ class Surroundings:
         """Whether this process writes."""
         return self.accelerator.is_main_process
 
+    def counted(self, activity: str, done: int, total: int) -> None:
+        """Report work on images, unless a stop was requested."""
+        self.stop.check(activity)
+        self.reporter.progress(activity, done, total)
+
 
 class Loop:
     """The training of one module: from the images of a feed, with those of validation beside."""

@@ -62,6 +62,7 @@ def accelerator_for(run: Run) -> Accelerator:
 
 def check_batches(config: TrainingConfig, processes: int = 1) -> None:
     """Refuse batches that processes cannot share, or that a network cannot take."""
+    inputs = config.inputs
     for part in config.networks.values():
         key, batch = f"{part.key}.batch", part.settings.batch
         divisor = processes * part.settings.accumulate
@@ -74,7 +75,8 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
             )
         try:
             with torch.device("meta"):
-                loss_on_meta(part.new_objective(config.inputs), config.inputs, batch // divisor)
+                seen, objective = part.trained.seen(inputs), part.new_objective(inputs)
+                loss_on_meta(objective, seen, batch // divisor)
         except (RuntimeError, ValueError) as error:
             size = config.data.size
             raise InputError(
@@ -151,7 +153,7 @@ def describe(config: TrainingConfig) -> Description:
         objective = training.objective(network)
         hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
         with FlopCounterMode(display=False) as flops, hooks:
-            loss_on_meta(objective, inputs, 1).backward()
+            loss_on_meta(objective, training.seen(inputs), 1).backward()
     all_parameters = _count(network)
     beside = sum(map(_count, training.beside(network).values()))
     # Autograd also saves the parameters: once for all rows of each pass of the network.
@@ -177,7 +179,10 @@ def expected_time(config: TrainingConfig, examples: Examples, left: Mapping[str,
     parts, seconds = {name: config.networks[name] for name in left}, 0.0
     with torch.random.fork_rng():  # training draws what it would draw without this
         for name, part in parts.items():
-            each = _row_seconds(part.new_objective(inputs), batch) * part.settings.cost
+            seen = part.trained.seen(inputs)
+            states = batch.images.new_zeros(len(batch.images), seen.channels, seen.size, seen.size)
+            like = replace(batch, images=states)
+            each = _row_seconds(part.new_objective(inputs), like) * part.settings.cost
             seconds += each * part.settings.batch * left[name]
     text = f"time: {in_words(seconds)} on this machine"
     if seconds < _LONG:

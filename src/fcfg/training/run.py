@@ -95,12 +95,7 @@ def _load_images(
     config: TrainingConfig, workspace: Workspace, around: Surroundings, *, skip_bad: bool
 ) -> Splits:
     """Load the images, and refuse others than those that the run began with."""
-
-    def counted(activity: str, done: int, total: int) -> None:
-        around.stop.check(activity)
-        around.reporter.progress(activity, done, total)
-
-    data, space = config.data, config.space
+    data, space, counted = config.data, config.space, around.counted
     with around.accelerator.main_process_first():  # it fills the cache of images
         splits = data.load(space, skip_bad=skip_bad, on_progress=counted)
     if around.is_main and not data.is_drawn:  # drawn ones follow from the configuration
@@ -140,6 +135,14 @@ class Session:
         images, networks = len(self.splits["train"]), self.config.networks.items()
         lengths = {name: part.settings.length(images) or 0 for name, part in networks}
         return {"scm": self.config.scm.steps * nodes, **lengths}
+
+    @cached_property
+    def encoded(self) -> Splits:
+        """The images as the image model is trained on them: pixels, or latents."""
+        around, config = self.around, self.config
+        place = config.data, self.device, around.counted
+        with around.accelerator.main_process_first():  # it fills the cache of latents
+            return config.model.encoded(self.splits, *place)
 
     def run(self, part: str) -> None:
         """Train all parts, or one of them, and save the model."""
@@ -218,8 +221,9 @@ class Session:
         if run.compile or (run.compile is None and self.device.type == "cuda"):
             alone = accelerator.num_processes == settings.accumulate == 1
             objective.fuse(cuda_graphs=run.cuda_graphs and alone)
+        splits = self.splits if part.name == "judge" else self.encoded
         feed = Feed(
-            self.splits["train"],
+            splits["train"],
             inputs.space,
             inputs.factors,
             device=self.device,
@@ -227,7 +231,7 @@ class Session:
             batch=settings.batch,
             share=share_of(settings.batch, accelerator),
         )
-        validation = self._first("val", run.validation_images, settings.batch)
+        validation = self._first(splits["val"], run.validation_images, settings.batch)
         checkpoints = self.workspace.checkpoints(part.name)
         loop = Loop(course, objective, feed, validation, checkpoints, around)
         loop.resume()
@@ -256,17 +260,18 @@ class Session:
         scm = self.workspace.scm()
         return Ground(network.to(self.device), judge, scm, table, self._first_loss)
 
-    def _first(self, split: str, most: int, size: int) -> list[Batch]:
-        """Return the first images of a split on the device, in batches of a size."""
-        inputs, examples = self.inputs, self.splits[split]
+    def _first(self, examples: Examples, most: int, size: int) -> list[Batch]:
+        """Return the first examples on the device, in batches of a size."""
+        inputs = self.inputs
         return first_batch(examples, most, inputs.space, inputs.factors, self.device).split(size)
 
     def _first_loss(self, objective: AnyObjective, images: int, size: int) -> float:
         """Return the loss on the first training images, computed as in a step."""
         seed = stream_seed(self.config.seed, "bound")
         generator = torch.Generator(self.device).manual_seed(seed)
+        first = self._first(self.encoded["train"], images, size)
         with self.around.accelerator.autocast():
-            losses = objective.mean_losses(self._first("train", images, size), generator)
+            losses = objective.mean_losses(first, generator)
         return losses["validation_loss"]
 
     def _draw_sheet(self, part: str, step: int) -> None:

@@ -131,7 +131,8 @@ class Workspace:
         if weights is not None:
             network.load_state_dict(weights)
         kind = find_kind(training.trains, "model, kind").model
-        return kind(network.eval(), self.scm(), judge=self.judge())
+        image_model = training.finished(network).eval()
+        return kind(image_model, self.scm(), judge=self.judge())
 
     def scm(self) -> StructuralCausalModel:
         """Return the causal model, fitted if it has a checkpoint."""

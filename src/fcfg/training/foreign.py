@@ -1,0 +1,93 @@
+"""The training of a network of diffusers or MONAI, from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, PositiveInt
+
+from fcfg.training.diffusion import LatentTraining
+from fcfg.training.kinds import Inputs, register_training
+from fcfg.training.sections import Section
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fcfg.causal.attributes import AttributeSpace
+    from fcfg.diffusion.codec import AbstractCodec
+    from fcfg.diffusion.conditioners import AttributeTokens
+    from fcfg.diffusion.denoiser import Denoiser
+    from fcfg.diffusion.foreign import ForeignNetwork
+
+
+class LibraryNetwork(Section):
+    """A network by its class, with new weights."""
+
+    name: str  #: library and class, such as 'monai.DiffusionModelUNet'
+    config: dict[str, Any] = Field(default_factory=dict)  #: arguments of the class
+
+
+class Tokens(Section):
+    """A learned token for each attribute, which the network attends to."""
+
+    kind: Literal["tokens"] = "tokens"
+    width: PositiveInt = 64  #: of a token
+    tokens: str = "encoder_hidden_states"  #: argument of the network; 'context' for MONAI
+    pooled: str | None = None  #: argument that takes their mean, if the network has one
+
+    def build(self, space: AttributeSpace) -> AttributeTokens:
+        """Return the conditioner."""
+        from fcfg.diffusion.conditioners import AttributeTokens
+
+        return AttributeTokens(space, self.width, self.tokens, self.pooled)
+
+
+@register_training("foreign")
+class ForeignTraining(LatentTraining):
+    """Training of a network of diffusers or MONAI."""
+
+    terms: ClassVar = {"p_null", "p_group"}
+
+    kind: Literal["foreign"]
+    network: LibraryNetwork
+    conditioner: Tokens = Tokens()
+    p_group: float = Field(default=0.0, ge=0, le=1)  #: probability of dropping each attribute
+
+    def shape(self, inputs: Inputs) -> LibraryNetwork:
+        """Return the class and its arguments; refuse those that make no network."""
+        import torch
+
+        self.schedule.build()
+        self.seen(inputs)
+        with torch.device("meta"):
+            self._network(inputs)
+        return self.network
+
+    def build(self, inputs: Inputs) -> Denoiser:
+        """Return a new network."""
+        from fcfg.diffusion.foreign import foreign_denoiser
+
+        predicted = self.schedule.parameterisation
+        with inputs.seeded():
+            network = self._network(inputs)
+        return foreign_denoiser(network, self.schedule.build(), parameterisation=predicted)
+
+    def over(self, network: Denoiser, codec: AbstractCodec) -> Denoiser:
+        """Return a denoiser of images from one of latents."""
+        from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
+
+        inner, schedule = network.network, network.schedule
+        assert isinstance(inner, ForeignNetwork)
+        return foreign_denoiser(inner, schedule, codec, network.parameterisation)
+
+    def beside(self, network: Denoiser) -> Mapping[str, nn.Module]:
+        """Return the conditioner."""
+        return {"conditioner": network.network.get_submodule("conditioner")}
+
+    def _network(self, inputs: Inputs) -> ForeignNetwork:
+        from fcfg.diffusion.foreign import ForeignNetwork
+        from fcfg.diffusion.libraries import build_network
+
+        module = build_network(self.network.name, self.network.config)
+        return ForeignNetwork(module, self.conditioner.build(inputs.space), self.network.config)
