@@ -18,7 +18,9 @@ from fcfg.guidance import Guidance
 from fcfg.pipeline.foreign import ForeignPipeline
 from fcfg.pipeline.records import Abduction
 from fcfg.support.config_files import to_yaml, validate
+from fcfg.support.images import images_from_bytes
 from fcfg.training import TrainingConfig, read_config, train
+from fcfg.training.feed import first_batch, rows_of_step
 from fcfg.training.preflight import check_batches, describe
 from refusal import refused
 from runs import DENOISING, TINY, Recorder, same, weights
@@ -35,7 +37,10 @@ UNET: dict[str, Any] = {
 }
 SHORT = {"batch": 4, "steps": 3, "learning_rate": 1e-3, "ema": 0.5}
 ASKED = {"smiling": [0, 1], "male": [1, 0], "young": [1, 1]}
-HOW: dict[str, Any] = {"sampling": "ddim uniform 3", "guidance": Guidance.cfg(2).replace(anchor=True)}
+HOW: dict[str, Any] = {
+    "sampling": "ddim uniform 3",
+    "guidance": Guidance.cfg(2).replace(anchor=True),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +87,7 @@ def check_answers(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(abduction: Abduction, action: object) -> torch.Tensor:
         return torch.zeros(len(abduction.images), dtype=torch.bool)
 
+    model.denoiser.double()  # rounding grows in networks that were hardly trained
     x = images()
     other = model.counterfactual(x, ASKED, {"smiling": "flip"}, **HOW)
     assert other.images.shape == x.shape
@@ -91,7 +97,7 @@ def check_answers(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (model.counterfactual(x, ASKED, nothing, **HOW).images - x).abs().max() < 1e-5
 
 
-# Networks of other libraries ----------------------------------------------------------------------
+# Networks of other libraries ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["linear", "flow"])
@@ -110,7 +116,9 @@ def test_a_network_of_diffusers_trains_from_a_file_and_answers(
     assert isinstance(network, ForeignNetwork)
     assert type(network.network).__name__ == "UNet2DConditionModel"
     untrained = config.model.build(config.inputs).state_dict()
-    moved = {k.partition(".")[0] for k, v in network.state_dict().items() if _moved(k, v, untrained)}
+    moved = {
+        k.partition(".")[0] for k, v in network.state_dict().items() if _moved(k, v, untrained)
+    }
     assert moved == {"network", "conditioner"}
     check_answers(model, monkeypatch)
 
@@ -167,7 +175,7 @@ def test_a_network_of_other_images_is_refused_before_the_run(tmp_path: Path) -> 
         train(configuration(foreign(channels=4)), tmp_path / "out")
 
 
-# Latents ------------------------------------------------------------------------------------------
+# Latents -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["foreign", "diffusion"])
@@ -220,9 +228,6 @@ def test_a_batch_of_latents_is_what_the_codec_says(tmp_path: Path) -> None:
     splits: Splits = config.data.load(config.space)
     device = torch.device("cpu")
     found = config.model.encoded(splits, config.data, device, lambda *_: None)
-    from fcfg.support.images import images_from_bytes
-    from fcfg.training.feed import first_batch, rows_of_step
-
     batch = first_batch(found["val"], 8, config.space, {}, device)
     rows = rows_of_step(0, 0, 8, 8)
     network = autoencoder()[0]

@@ -115,6 +115,9 @@ class Workspace:
         if "path" in data:  # full paths stay in config.yaml, which is not published
             data["path"] = Path(data["path"]).name
         data.pop("cache", None)
+        module = training["model"].get("codec", {"module": {}})["module"]
+        if Path(module.get("source", "a name of the hub")).is_dir():
+            module["source"] = Path(module["source"]).name
         model.provenance = {
             "training": training,
             "steps": {
