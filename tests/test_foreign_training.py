@@ -81,6 +81,10 @@ def images(count: int = 2) -> torch.Tensor:
     return torch.rand(count, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 2 - 1
 
 
+def has_encoded(recorder: Recorder) -> bool:
+    return "encoding images" in {activity for activity, *_ in recorder.counts}
+
+
 def check_answers(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer has pixels; where nothing is asked, the loop itself returns the image."""
 
@@ -187,7 +191,7 @@ def test_training_in_latents_ends_with_a_model_of_pixels(
     config = configuration(model, sheets=1)
     recorder = Recorder()
     folder = train(config, tmp_path / "out", reporter=recorder)
-    assert {activity for activity, *_ in recorder.counts} == {"encoding images"}
+    assert has_encoded(recorder)
     latents = sorted(own_cache.glob("latents-*.npy"))
     stored = {np.load(path).shape: np.load(path) for path in latents}
     assert set(stored) == {(48, 4, 4, 4), (16, 4, 4, 4)}
@@ -216,10 +220,10 @@ def test_a_second_run_finds_the_latents_and_another_codec_makes_its_own(
     run("one")
     before = {path: path.stat().st_mtime_ns for path in own_cache.iterdir()}
     assert len(before) == 2
-    assert not run("two").counts
+    assert not has_encoded(run("two"))
     assert {path: path.stat().st_mtime_ns for path in own_cache.iterdir()} == before
     assert same(tmp_path / "one", tmp_path / "two")
-    assert run("three", scale=0.25).counts
+    assert has_encoded(run("three", scale=0.25))
     assert len(list(own_cache.iterdir())) == 4
 
 
