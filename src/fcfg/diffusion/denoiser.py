@@ -51,7 +51,7 @@ class Denoiser(nn.Module):
     torch.Size([1, 3, 8, 8])
 
     Args:
-        network: Module that predicts from (batch, channel, *size) images, (batch,) times and
+        network: Module that predicts from ``(batch, channel, *size)`` images, (batch,) times and
             (batch, K·d) conditions.
         embedder: Embedder that turns attributes into conditions.
         schedule: Noise schedule of the training.

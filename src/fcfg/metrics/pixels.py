@@ -60,7 +60,7 @@ def image_errors(
     """Compare generated images with the true counterfactuals.
 
     Args:
-        generated: Generated counterfactuals in [-1, 1], (n, channel, *size).
+        generated: Generated counterfactuals in [-1, 1], ``(n, channel, *size)``.
         truth: True counterfactuals.
         factual: Factual images.
         threshold: Smallest difference of truth and factual image in a truly changed pixel.

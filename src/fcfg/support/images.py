@@ -75,7 +75,7 @@ def read_images(
     Args:
         images: Floats (batch, channel, height, width) in [-1, 1], or pictures of one size: of
             Pillow, paths, or bytes, see :mod:`fcfg.support.images`. Series and volumes are floats
-            or bytes, (batch, channel, *size).
+            or bytes, ``(batch, channel, *size)``.
         channels: Number of channels of the network.
         stride: Number that every side must be divisible by.
         size: Required length of every side; any by default.
