@@ -84,7 +84,7 @@ class Lookup(AbstractConditioner):
     Args:
         space: Attributes, all with choices.
         tables: A row for each of :func:`settings`, by the name of the argument.
-        separate: Whether rows with some hidden attributes mean what they say.
+        separate: True if rows with some hidden attributes mean what they say.
     """
 
     kind = "lookup"

@@ -29,7 +29,7 @@ class VisibleAttributes(AbstractEmbedder):
 
     Args:
         space: Attributes in the order of their numbers.
-        separate: Whether some attributes can be visible while others are hidden.
+        separate: True if some attributes can be visible while others are hidden.
     """
 
     owner: Tensor  #: position of the attribute that each number of a condition belongs to

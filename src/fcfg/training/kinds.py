@@ -176,8 +176,8 @@ class ModelTraining(NetworkTraining, ABC):
         return weights(self.parts[0].name)
 
     def later_objective(self, part: str, ground: Ground) -> AnyObjective:
-        """Return the loss of a part after the first; by default there is none."""
-        raise NotImplementedError(part)
+        """Return the loss of a part after the first; kinds with several parts override this."""
+        raise NotImplementedError(f"{type(self).__name__} has no loss for its part '{part}'")
 
     def finished(self, network: Any) -> nn.Module:
         """Return the image model of a network that was trained: itself, by default."""
