@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
 
@@ -49,6 +51,9 @@ def table(count: int) -> dict[str, np.ndarray]:
     return SPACE.parse(columns)
 
 
+# The loss
+
+
 def test_the_loss_is_cross_entropies_and_squared_errors_summed_over_the_heads() -> None:
     """Against the definitions, written out with NumPy."""
     rng, count = np.random.default_rng(3), 6
@@ -71,6 +76,25 @@ def test_the_loss_is_cross_entropies_and_squared_errors_summed_over_the_heads() 
     assert judge().loss(*given).item() == pytest.approx(expected, rel=1e-9)
 
 
+def test_each_output_is_taught_by_its_own_value_alone() -> None:
+    """The gradient of an output is its error, so that a change of its target changes no other."""
+    outputs = torch.linspace(-1, 1, 3 * WIDTH).reshape(3, WIDTH).requires_grad_()
+    values = torch.from_numpy(SPACE.encode(table(3))).float()
+    made, targets = judge(), torch.cat([values, torch.ones(3, 2)], dim=1)
+
+    def gradient(targets: Tensor) -> Tensor:
+        loss = made.loss(outputs, targets[:, :-2], targets[:, -2:])
+        return torch.autograd.grad(loss, outputs)[0]
+
+    before = gradient(targets)
+    for column in range(WIDTH):
+        other = targets.clone()
+        other[:, column] += 0.25
+        changed = set((gradient(other) != before).any(dim=0).nonzero().flatten().tolist())
+        head = range(WIDTH)[HAIR]
+        assert {column} <= changed <= ({*head} if column in head else {column})
+
+
 def test_what_the_judge_expects_is_where_its_loss_is_least() -> None:
     """A proper score: its gradient vanishes at its own probabilities, and only there."""
     outputs = torch.linspace(-2, 3, 3 * WIDTH).reshape(3, WIDTH).requires_grad_()
@@ -82,6 +106,9 @@ def test_what_the_judge_expects_is_where_its_loss_is_least() -> None:
         (slope,) = torch.autograd.grad(made.attribute_loss(outputs, target), outputs)
         assert (slope.abs().max() < 1e-6) == vanishes
         assert not slope[:, CURVE:].any()
+
+
+# Reading
 
 
 def test_outputs_are_read_by_the_kind_of_their_attribute_and_factors_in_their_units() -> None:
@@ -99,6 +126,25 @@ def test_outputs_are_read_by_the_kind_of_their_attribute_and_factors_in_their_un
     assert list(reading.factors) == ["curve", "tone"]
     np.testing.assert_allclose(reading.factors["curve"], 3.0 + 0.5 * 2.0)
     np.testing.assert_allclose(reading.factors["tone"], -10.0 + 4.0 * -1.0)
+
+
+@given(
+    tenths=st.lists(st.integers(-999, 999), min_size=2, max_size=2, unique=True).map(sorted),
+    outputs=st.lists(st.floats(-1e3, 1e3, width=32), min_size=5, max_size=5),
+)
+def test_whatever_is_read_is_legal(tenths: list[int], outputs: list[float]) -> None:
+    """Rounding included: -89.7 + (2.9 - -89.7) is more than 2.9."""
+    low, high = (number / 10 for number in tenths)
+    space = AttributeSpace(
+        [Binary("a"), Categorical("b", ["x", "y", "z"]), Continuous("c", low, high)]
+    )
+    reading = always(outputs, space, None).read(pictures(1))
+    parsed, scale = space.parse(reading.attributes), (outputs[4] + 1) / 2
+    expected = min(max(low + (high - low) * scale, low), high)  # beyond its range, its end
+    assert reading.attributes["c"][0] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+    for name, column in reading.attributes.items():
+        np.testing.assert_array_equal(parsed[name], column)
+        assert parsed[name].dtype == column.dtype
 
 
 def test_the_size_of_batches_does_not_matter() -> None:
@@ -149,3 +195,23 @@ def test_what_is_no_judge_is_refused() -> None:
     broken.network.head.bias.data[0] = torch.nan
     with refused("judge", "finite numbers", "NaN or infinity in 'outputs'"):
         broken.read(torch.zeros(2, 1, 8, 8))
+
+
+def test_a_judge_learns_to_read() -> None:
+    """Images whose halves are as bright as two attributes say."""
+    rng, count = np.random.default_rng(4), 32
+    space = AttributeSpace([Binary("left"), Continuous("right", 0, 10)])
+    rows = space.parse({"left": rng.integers(0, 2, count), "right": rng.uniform(0, 10, count)})
+    values = torch.from_numpy(space.encode(rows)).float()
+    images = torch.randn(count, 1, 8, 8, generator=torch.Generator().manual_seed(5)) * 0.1
+    images[..., :4] += values[:, 0, None, None, None] - 0.5
+    images[..., 4:] += values[:, 1, None, None, None] * 0.5
+    made, images = judge(space, None).train(), images.clamp(-1, 1)
+    optimiser = torch.optim.AdamW(made.parameters(), 1e-2)
+    for _ in range(40):
+        optimiser.zero_grad()
+        made.loss(made(images), values, torch.empty(count, 0)).backward()
+        optimiser.step()
+    reading = made.read(images)
+    assert (reading.attributes["left"] == rows["left"]).mean() > 0.95
+    assert np.abs(reading.attributes["right"] - rows["right"]).mean() < 1.5  # 2.5 by chance

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import fake_results
 from evaluations import (
@@ -29,7 +30,8 @@ from evaluations import (
 from fcfg.datasets import portraits
 from fcfg.evaluation import Result, read_results, summarise
 from fcfg.guidance import Guidance
-from fcfg.metrics import fifths, image_mae, minimality
+from fcfg.metrics import fifths, image_mae, mean, minimality
+from fcfg.metrics.intervals import Bootstrap
 from fcfg.reports import compare, write_report
 from fcfg.reports.measures import measures
 from refusal import all_refused, refused
@@ -37,19 +39,26 @@ from refusal import all_refused, refused
 DOS = ("male", "male+young")  # both values of male are among the first six images
 ANCHORED = f"{CFG};anchor=true"
 CYCLED: dict[str, Any] = {"cycles": 3, "do": DOS, "guidance": (CFG, FCFG, ANCHORED)}
+STILL, FAR = math.log(0.8 + 0.2 * math.e), math.log(0.8 * math.e + 0.2)
 
 
 def reference(x: np.ndarray, y: np.ndarray, own: list[Any], wanted: list[Any]) -> list[float]:
-    """As counterfactual-benchmark describes it, image by image."""
+    """As counterfactual-benchmark describes it, image by image and pair by pair."""
     found: list[float] = []
-    for image, answer, value, asked_for in zip(x, y, own, wanted, strict=True):
-        apart, moved = np.abs(x - image).sum(axis=1), np.abs(answer - image).sum()
-        wished, alike = (apart[[other == v for other in own]] for v in (asked_for, value))
-        if len(wished) and value != asked_for:
-            farther, nearer = (wished <= moved).mean(), (alike >= moved).mean()
-            found.append(math.log(0.8 * math.exp(farther) + 0.2 * math.exp(nearer)))
-        else:
+    for i in range(len(x)):
+        moved = sum(abs(a - b) for a, b in zip(x[i], y[i], strict=True))
+        nearer = wished = farther = alike = 0
+        for j in range(len(x)):
+            apart = sum(abs(a - b) for a, b in zip(x[i], x[j], strict=True))
+            wished += own[j] == wanted[i]
+            nearer += own[j] == wanted[i] and apart <= moved
+            alike += own[j] == own[i]
+            farther += own[j] == own[i] and apart >= moved
+        if not wished or own[i] == wanted[i]:
             found.append(math.nan)
+        else:
+            score = 0.8 * math.exp(nearer / wished) + 0.2 * math.exp(farther / alike)
+            found.append(math.log(score))
     return found
 
 
@@ -70,6 +79,25 @@ def test_minimality_agrees_with_counting_pairs(n: int) -> None:
     both = rng.integers(0, 2, size=(n, 2))  # several targets agree only together
     pairs = [list(map(tuple, rows.tolist())) for rows in (both, 1 - both)]
     assert minimality(x, y, both, 1 - both) == pytest.approx(reference(x, y, *pairs), nan_ok=True)
+
+
+def test_the_extremes_are_known() -> None:
+    """Two groups of images, 10 apart, and 1 wide."""
+    own = np.repeat([0, 1], 20)
+    spread = np.tile(np.linspace(0, 1, 20), 2)
+    x = (10 * own + spread)[:, None]
+    toward = 1 - 2 * own[:, None]
+
+    def mean_of(y: np.ndarray) -> float:
+        return float(minimality(x, y, own, 1 - own).mean())
+
+    assert mean_of(x) == pytest.approx(STILL)  # nothing was done
+    assert mean_of(x + 5 * toward) == 0  # further than its own group, nearer than the other
+    assert mean_of(x + 99 * toward) == pytest.approx(FAR)
+    assert 0 < mean_of(x + 10 * toward) < FAR
+    together = np.zeros((40, 1))  # no feature tells images apart
+    assert mean_of(together + 1) > 0
+    assert minimality(together, together, own, 1 - own) == pytest.approx(1.0)  # the worst
 
 
 def test_fifths_hold_equally_many() -> None:
@@ -135,6 +163,19 @@ def test_each_cycle_begins_with_the_last_answer(guidance: str, cycled: Result) -
     assert (cell.repeated_mae.value < 1e-5) == (guidance == ANCHORED)  # whose composition is exact
 
 
+def test_a_model_that_composes_exactly_returns_the_images_ever_again(tmp_path: Path) -> None:
+    """A network that predicts no noise only scales images, there and back."""
+    model = tiny_model()
+    for parameter in model.denoiser.network.parameters():
+        torch.nn.init.zeros_(parameter)
+    experiment = asked(cycles=10, do=("male",), guidance=(CFG,))
+    summary = summarise(evaluation(tmp_path, experiment, model).run())
+    for cell in summary.compositions.values():
+        assert cell.repeated_mae.value == pytest.approx(0, abs=1e-5)
+    for cell in summary.cells.values():  # which does nothing under an intervention, either
+        assert 0 < cell.minimality.value <= STILL + 1e-6
+
+
 def test_costs_count_the_cycles(tmp_path: Path) -> None:
     experiment = asked(cycles=4, do=("smiling",), guidance=(CFG,), images=2)
     costs = rows_of(experiment, shared_model())
@@ -161,7 +202,6 @@ def test_minimality_is_that_of_the_judges_features(cycled: Result) -> None:
         assert found == pytest.approx(expected, abs=1e-5, nan_ok=True)
         cell = summarise(cycled).cells[do, CFG]
         assert cell.minimality.value == pytest.approx(np.nanmean(expected), abs=1e-5)
-        assert cell.minimality.n == len(x)  # of all images, so that differences are paired
 
 
 def test_values_of_all_kinds_have_groups(tmp_path: Path) -> None:
@@ -180,6 +220,7 @@ def test_what_is_computed_from_features_comes_again_if_it_is_missing(
     cycled: Result, tmp_path: Path
 ) -> None:
     """As where the features of a shard came later; without them there is none."""
+    assert cycled.folder is not None
     for name in ("kept", "lost"):
         shutil.copytree(cycled.folder, tmp_path / name)
         for file in (tmp_path / name).glob("*.jsonl"):
@@ -225,6 +266,21 @@ def written(tmp_path_factory) -> Path:
     lines.append({"kind": "minimality", "do": "smiling", "guidance": CFG, "values": values})
     file.write_text("".join(json.dumps(line) + "\n" for line in (header, *lines)))
     return file
+
+
+def test_summaries_hold_both_with_intervals(written: Path) -> None:
+    summary = summarise(read_results(written), resamples=50)
+    assert set(summary.compositions) == {CFG, "none"}
+    assert summary.composition is summary.compositions["none"]
+    assert all(do for do, _ in summary.cells)
+    repeated = summary.compositions[CFG].repeated_mae
+    assert (repeated.value, repeated.low, repeated.high) == pytest.approx((0.25, 0.25, 0.25))
+    cell = summary.cells["smiling", CFG]
+    assert cell.minimality.value == pytest.approx(0.3)
+    assert cell.minimality.low < 0.3 < cell.minimality.high
+    assert (cell.repeated_mae, summary.cells["male", CFG].minimality) == (None, None)
+    flat = mean([0.3] * 20, Bootstrap(20, resamples=50))
+    assert abs((cell.minimality - flat).value) < 1e-9  # of the same images, so paired
 
 
 def test_tables_show_both(written: Path, tmp_path: Path) -> None:
