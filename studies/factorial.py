@@ -22,11 +22,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 import fcfg
 from fcfg.calibration import choose_images
 from fcfg.datasets import portraits
 from fcfg.evaluation.provenance import collect_provenance
+from fcfg.evaluation.subset import find_data
 from fcfg.metrics import Bootstrap, Estimate, directions, image_errors, image_mae, signed_shift
 from fcfg.metrics.intervals import mean, ratio
 from fcfg.pipeline.calibration import with_weights
@@ -37,7 +40,7 @@ ANCHORS = {"plain": "", "inferred": ";anchor=true", "drawn": ";anchor=true;drawn
 METHODS = {f"{r} {a}": RULES[r] + ANCHORS[a] for r in RULES for a in ANCHORS}
 SAMPLINGS = (
     *("dpm-2m karras 20", "dpm-2m uniform 20", "dpm-2m karras 12", "dpm-2m uniform 12"),
-    *("ddim quadratic 11", "ddim quadratic 20", "ddim uniform 20"),
+    *("ddim quadratic 11", "ddim uniform 11", "ddim quadratic 20", "ddim uniform 20"),
 )
 WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 HELD_OUT = portraits.EVALUATION_SEED
@@ -74,6 +77,7 @@ class World:
         boot = Bootstrap(len(images))
         found = {
             "mae": mean(errors.mae, boot),
+            "rms": mean(rms(images, truth.images), boot),
             "changed": ratio(errors.missed, errors.changed, boot),
             "distance": mean(image_mae(images, self.drawn.images), boot),
         }
@@ -103,6 +107,19 @@ class World:
             "missed": errors.missed,
             "all": errors.changed,
         }
+
+    def unchanged(self, name: str) -> Any:
+        """Return the errors of the drawings themselves, as JSON."""
+        own = self.drawn.images
+        truth = portraits.counterfactual(self.drawn, {name: 1 - self.drawn.attributes[name]})
+        boot = Bootstrap(len(own))
+        found = {"mae": image_mae(own, truth.images), "rms": rms(own, truth.images)}
+        return {key: brief(mean(values, boot)) for key, values in found.items()}
+
+
+def rms(images: Tensor, truth: Tensor) -> NDArray[np.float64]:
+    """Return the root mean square error of each image."""
+    return (images.double() - truth).square().flatten(1).mean(1).sqrt().numpy()
 
 
 def brief(estimate: Estimate) -> list[float]:
@@ -136,8 +153,9 @@ class Store:
 def search(args: argparse.Namespace, pipeline: Any, store: Store) -> None:
     """Calibrate every method under every sampling, and choose by the error on changed pixels."""
     found = choose_images(pipeline, args.images)
-    for method, text in METHODS.items():
-        for sampling in SAMPLINGS:
+    for method in args.methods:
+        text = METHODS[method]
+        for sampling in args.samplings:
             store.get(
                 f"{method} | {sampling}",
                 lambda text=text, sampling=sampling: calibrated(
@@ -209,9 +227,11 @@ def test(args: argparse.Namespace, world: World, store: Store) -> None:
         rule = fcfg.Guidance.parse(METHODS[method])
         for name, weight in weights.items():
             answer(f"{method} | calibrated", name, with_weights(rule, {name: weight}), sampling)
-            answer(f"{method} | paper", name, rule, sampling)
+            if method in args.paper:
+                answer(f"{method} | paper", name, rule, sampling)
     for name in world.pipeline.space.names:
         answer("none plain | –", name, fcfg.Guidance.parse("none"), "dpm-2m karras 20")
+        store.get(f"no change | {name}", lambda name=name: world.unchanged(name))
     paired(rows, store)
 
 
@@ -245,6 +265,15 @@ def frontier(args: argparse.Namespace, world: World, store: Store) -> None:
                 )
 
 
+def names(text: str) -> list[str]:
+    """Return the names between commas.
+
+    >>> names("CFG plain,CFG drawn")
+    ['CFG plain', 'CFG drawn']
+    """
+    return text.split(",")
+
+
 def main() -> None:
     """Run one part of the study."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -252,6 +281,9 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--judge", help="model whose judge reads the answers, too")
     parser.add_argument("--images", type=int, default=256)
+    parser.add_argument("--methods", type=names, default=[*METHODS])
+    parser.add_argument("--samplings", type=names, default=[*SAMPLINGS])
+    parser.add_argument("--paper", type=names, default=[*METHODS], help="methods with its weights")
     parser.add_argument("--search", type=Path)
     parser.add_argument("--batch-size", type=int, default=8192)
     parser.add_argument("--precision", default="tf32")
@@ -267,7 +299,8 @@ def main() -> None:
         judges = {"A": pipeline.judge}
         if args.judge:
             judges["B"] = fcfg.load(args.judge).to(args.device).judge
-        drawn = portraits.sample(args.images, HELD_OUT)
+        data: Any = find_data(pipeline)
+        drawn = portraits.sample(args.images, HELD_OUT, data.size, data.format)
         world = World(pipeline, judges, drawn, args.batch_size)
         {"test": test, "frontier": frontier}[args.part](args, world, store)
     about = collect_provenance(args.device, args.precision, compiled=False, commit=args.commit)
