@@ -1,7 +1,7 @@
 """Plant mutations all over the package, chosen by a seed, into ``planted.yaml``.
 
-    python studies/planted.py           # choose anew
-    python studies/planted.py --move    # find the fragments again where code has moved
+    python studies/planted.py           # find the fragments again where code has moved
+    python studies/planted.py --anew    # draw others; those of the table are lost
     python studies/mutations.py --table studies/planted.yaml --out studies/results/planted.json
 
 What is broken: operators, comparisons, ``not``, whole numbers, minima and maxima, the order of
@@ -133,7 +133,8 @@ def chosen() -> dict[str, dict[str, list[str]]]:
 
 def moved() -> dict[str, dict[str, list[str]]]:
     """Put mutations under the files where their fragments stand; say which stand nowhere."""
-    sources = {str(p.relative_to(SOURCE)): p.read_text("utf-8") for p in SOURCE.rglob("*.py")}
+    files = [path for kind in ("*.py", "*.jinja") for path in SOURCE.rglob(kind)]
+    sources = {str(path.relative_to(SOURCE)): path.read_text("utf-8") for path in files}
     found: dict[str, dict[str, list[str]]] = {}
     for file, own in yaml.safe_load(PLANTED.read_text("utf-8"))["mutations"].items():
         for name, (before, after) in own.items():
@@ -146,5 +147,5 @@ def moved() -> dict[str, dict[str, list[str]]]:
 
 if __name__ == "__main__":
     table = yaml.safe_load(PLANTED.read_text("utf-8"))
-    table["mutations"] = moved() if "--move" in sys.argv else chosen()
+    table["mutations"] = chosen() if "--anew" in sys.argv else moved()
     PLANTED.write_text(yaml.safe_dump(table, width=200, allow_unicode=True), "utf-8")

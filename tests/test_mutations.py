@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mutations import LATE, RESULTS, ROOT, SURVIVED, TABLE, Mutation, mutations
+from mutations import HERE, LATE, RESULTS, ROOT, SURVIVED, TABLE, Mutation, mutations
 
 ALL = list(mutations(yaml.safe_load(TABLE.read_text("utf-8"))))
+PLANTED = list(mutations(yaml.safe_load((HERE / "planted.yaml").read_text("utf-8"))))
 SOURCE = ROOT / "src/fcfg"
 
 
 def test_every_mutation_breaks_the_source_and_every_room_has_one() -> None:
-    for mutation in ALL:
-        source = (SOURCE / mutation.file).read_text("utf-8")
-        compile(mutation.of(source), mutation.file, "exec")
+    for mutation in ALL + PLANTED:
+        broken = mutation.of((SOURCE / mutation.file).read_text("utf-8"))
+        if mutation.file.endswith(".py"):
+            compile(broken, mutation.file, "exec")
         assert all((ROOT / "tests" / name).exists() for name in mutation.tests)
     rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and list(path.glob("*.py"))}
     assert rooms <= {Path(mutation.file).parts[0] for mutation in ALL}
