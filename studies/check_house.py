@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MOST_LINES, MOST_WORDS, MOST_BYTES = 400, 700, 500_000
 #: First words of an argument's description that are not a noun phrase.
-REFUSED = ("Of ", "What ", "How ", "Where ", "Told ")
+REFUSED = ("Of ", "What ", "How ", "Where ", "Told ", "True if ")
 
 
 def long_files(root: Path) -> Iterator[str]:

@@ -30,14 +30,17 @@ def test_what_is_hidden_is_zero_and_what_is_masked_is_hidden_or_shown_as_of_anot
     assert embedder.condition_width == 4 + 2
     assert not embedder.null_for(condition).any()
     keep = torch.tensor([[True, False]])
-    values, visible = embedder.parts(embedder.masked(condition, keep))
+    masked = embedder.masked(condition, keep)
+    values, visible = embedder.values(masked), embedder.visible(masked)
     assert torch.equal(values[:, 0], ROWS[:, 0])
     assert not values[:, 1:].any()
     assert visible.tolist() == [[True, False]] * 3
     other = embedder(ROWS.flip(0))
-    mixed = embedder.parts(embedder.masked(condition, keep, other))
-    assert torch.equal(mixed[0], torch.cat([ROWS[:, :1], ROWS.flip(0)[:, 1:]], dim=1))
-    assert mixed[1].all()
+    mixed = embedder.masked(condition, keep, other)
+    assert torch.equal(
+        embedder.values(mixed), torch.cat([ROWS[:, :1], ROWS.flip(0)[:, 1:]], dim=1)
+    )
+    assert embedder.visible(mixed).all()
 
 
 def test_each_setting_has_its_own_row_and_each_text_is_encoded_once() -> None:
@@ -52,9 +55,9 @@ def test_each_setting_has_its_own_row_and_each_text_is_encoded_once() -> None:
     embedder = VisibleAttributes(SPACE)
     for keep in ([True, True], [True, False], [False, True], [False, False]):
         condition = embedder.masked(embedder(ROWS), torch.tensor([keep]))
-        found = lookup(*embedder.parts(condition))["encoder_hidden_states"]
+        found = lookup(embedder.values(condition), embedder.visible(condition))
         shown = ({"smiling": 0, "hair": "red"}, {"smiling": 1, "hair": "dark"})
-        for row, setting in zip(found, shown, strict=False):
+        for row, setting in zip(found["encoder_hidden_states"], shown, strict=False):
             visible = dict(pair for pair, kept in zip(setting.items(), keep, strict=True) if kept)
             assert torch.equal(row, texts([WRITE(visible)])["encoder_hidden_states"][0])
 

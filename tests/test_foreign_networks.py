@@ -98,6 +98,8 @@ def test_weights_are_found_again_in_a_folder_and_nothing_is_downloaded(tmp_path:
     (tmp_path / "empty").mkdir()
     with refused(name, "a folder without them"):
         read_network(name, str(tmp_path / "empty"), None, "")
+    with refused("monai.DiffusionModelUNet, source", "none", "leave out source"):
+        read_network("monai.DiffusionModelUNet", "owner/model", None, "")
 
 
 def test_a_codec_gives_the_scaled_mean_and_the_image_of_its_latents() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,10 +33,10 @@ def read_rows(
     names, pictures = tuple(names), list[Any]()
     table: dict[str, list[Any]] = {name: [] for name in names}
     for number, row in enumerate(islice(_each(rows), most)):
-        picture, values = _parts(row, names, image, number)
-        pictures.append(picture)
+        found = _read(row, names, image, number)
+        pictures.append(found.picture)
         for name in names:
-            table[name].append(_plain(values[name]))
+            table[name].append(_plain(found.values[name]))
     stacked = bool(pictures) and all(isinstance(picture, Tensor) for picture in pictures)
     return torch.stack(pictures) if stacked else pictures, table
 
@@ -70,10 +70,12 @@ def _unbatched(batch: Any) -> Iterator[Any]:
     )
 
 
-def _parts(
-    row: Any, names: Sequence[str], image: str, number: int
-) -> tuple[Any, Mapping[str, Any]]:
-    """Return the image of a row, and its attributes by name."""
+class _Row(NamedTuple):
+    picture: Any
+    values: Mapping[str, Any]  #: at least those of the attributes, by name
+
+
+def _read(row: Any, names: Sequence[str], image: str, number: int) -> _Row:
     if isinstance(row, Mapping):
         picture, values = row.get(image), row
     else:
@@ -89,7 +91,7 @@ def _parts(
             got=short(row if picture is None else missing),
             do="name the image with image=, or yield pairs of an image and its attributes",
         )
-    return picture, values
+    return _Row(picture, values)
 
 
 def _plain(value: Any) -> Any:

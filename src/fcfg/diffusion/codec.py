@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from torch import Tensor, nn
 
@@ -59,7 +59,7 @@ class Autoencoder(AbstractCodec):
         self.network: Any = network
         self.config, self.source = dict(config), source
         self.scale, self.shift, self.low = scale, shift, low
-        self.channels, self.latent_channels, self.factor = shape_of_codec(config)
+        self.channels, self.latent_channels, self.factor = CodecShape.of(config)
 
     def encode(self, images: Tensor) -> Tensor:
         """Return the mean of the latents."""
@@ -76,16 +76,24 @@ class Autoencoder(AbstractCodec):
         return ((output - self.low) * 2 / (1 - self.low) - 1).to(latents.dtype)
 
 
-def shape_of_codec(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return channels of images and of latents, and the factor, from arguments of a codec.
+class CodecShape(NamedTuple):
+    """What a codec makes of the shape of an image.
 
-    >>> shape_of_codec({"in_channels": 3, "latent_channels": 4, "block_out_channels": [8, 8]})
-    (3, 4, 2)
+    >>> CodecShape.of({"in_channels": 3, "latent_channels": 4, "block_out_channels": [8, 8]})
+    CodecShape(channels=3, latent_channels=4, factor=2)
     """
-    channels = int(config.get("in_channels", 3))
-    widths = config.get("block_out_channels") or config.get("channels")
-    factor = 2 ** (len(widths) - 1) if widths else 1
-    return channels, int(config.get("latent_channels", channels)), factor
+
+    channels: int  #: of the images
+    latent_channels: int
+    factor: int  #: pixels for one position of the latents, along each axis
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self:
+        """Read the shape from the arguments that a codec is built from."""
+        channels = int(config.get("in_channels", 3))
+        widths = config.get("block_out_channels") or config.get("channels")
+        factor = 2 ** (len(widths) - 1) if widths else 1
+        return cls(channels, int(config.get("latent_channels", channels)), factor)
 
 
 def _mean(encoded: Any) -> Tensor:

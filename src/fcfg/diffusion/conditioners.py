@@ -84,7 +84,7 @@ class Lookup(AbstractConditioner):
     Args:
         space: Attributes, all with choices.
         tables: A row for each of :func:`settings`, by the name of the argument.
-        separate: True if rows with some hidden attributes mean what they say.
+        separate: Presence of rows of their own where some attributes are hidden and some are not.
     """
 
     kind = "lookup"

@@ -104,7 +104,7 @@ class ForeignNetwork(nn.Module):
 
     def forward(self, x: Tensor, t: Tensor, c: Tensor) -> Tensor:
         """Evaluate at times ``t``, under conditions of :class:`VisibleAttributes`."""
-        given = self.conditioner(*self.attributes.parts(c))
+        given = self.conditioner(self.attributes.values(c), self.attributes.visible(c))
         given = {n: v.to(x.dtype) if v.is_floating_point() else v for n, v in given.items()}
         arguments: dict[str, Any] = _nested(given) | self._fixed
         if self._is_packed:

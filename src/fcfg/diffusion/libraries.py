@@ -61,16 +61,23 @@ def read_network(name: str, source: str, revision: str | None, subfolder: str) -
 
     Nothing is downloaded.
     """
-    kind: Any = checked_class(name)
+    read: Any = getattr(checked_class(name), "from_pretrained", None)
+    if read is None:
+        raise InputError(
+            f"network {name}, source",
+            expected="none, since weights of MONAI are stored with the model",
+            got=source,
+            do="build it, load its weights, and leave out source",
+        )
     try:
-        return kind.from_pretrained(
+        return read(
             source,
             revision=revision,
             subfolder=subfolder,
             local_files_only=True,
             use_safetensors=True,
         )
-    except (OSError, AttributeError) as error:
+    except OSError as error:
         where = source if revision is None else f"{source} at {revision}"
         raise InputError(
             f"network {name}",

@@ -29,7 +29,7 @@ class VisibleAttributes(AbstractEmbedder):
 
     Args:
         space: Attributes in the order of their numbers.
-        separate: True if some attributes can be visible while others are hidden.
+        separate: Freedom to hide some attributes while others are visible.
     """
 
     owner: Tensor  #: position of the attribute that each number of a condition belongs to
@@ -72,9 +72,10 @@ class VisibleAttributes(AbstractEmbedder):
                 do="guide all attributes together, as in cfg:2 or contrast:1.5",
             )
 
-    def parts(self, condition: Condition) -> tuple[Tensor, Tensor]:
-        """Return the values, and which attributes are visible."""
-        values, visible = condition.split(
-            [self.condition_width - len(self.space), len(self.space)], dim=1
-        )
-        return values, visible > 0.5
+    def values(self, condition: Condition) -> Float[Tensor, "batch values"]:
+        """Return the values of a condition; those of hidden attributes are 0."""
+        return condition[:, : -len(self.space)]
+
+    def visible(self, condition: Condition) -> Keep:
+        """Return which attributes a condition shows."""
+        return condition[:, -len(self.space) :] > 0.5

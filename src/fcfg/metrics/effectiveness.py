@@ -149,6 +149,6 @@ def _correlations(scores: Floats, values: Floats, weights: Floats) -> Floats:
     return covariances[2] / np.sqrt(np.where(spread > 1e-20, spread, np.nan))
 
 
-def _products(one: Floats, other: Floats) -> tuple[Floats, Floats, Floats]:
+def _products(one: Floats, other: Floats) -> Floats:
     """Products of two tables of columns, row by row: each with itself, then with the other."""
-    return (one * one).sum(axis=1), (other * other).sum(axis=1), (one * other).sum(axis=1)
+    return np.stack([(a * b).sum(axis=1) for a, b in ((one, one), (other, other), (one, other))])

@@ -75,7 +75,8 @@ class VolumeFile:
 
 def read_volume(path: Path, wanted: Voxels) -> tuple[Float[Tensor, "channel x y z"], VolumeFile]:
     """Read a volume in [-1, 1] and bring it to the common format."""
-    file, raw = _opened(path, wanted.channels)
+    file = _loaded(path)
+    raw = _voxels(file, wanted.channels)
     turning = _nibabel().orientations
     own = turning.io_orientation(file.affine)
     if not np.isfinite(own).all():
@@ -115,9 +116,8 @@ def _loaded(path: Path) -> Any:
     return file
 
 
-def _opened(path: Path, channels: int) -> tuple[Any, Float[np.ndarray, "x y z channel"]]:
-    """Return an image of nibabel and its voxels."""
-    file = _loaded(path)
+def _voxels(file: Any, channels: int) -> Float[np.ndarray, "x y z channel"]:
+    """Return the voxels of an image of nibabel."""
     size, rest = file.shape[:3], file.shape[3:]
     if len(size) < 3 or 0 in size or int(np.prod(rest)) != channels:
         raise UnreadableError(f"shape {file.shape}; one volume is expected, channels: {channels}")
@@ -127,7 +127,7 @@ def _opened(path: Path, channels: int) -> tuple[Any, Float[np.ndarray, "x y z ch
         raise UnreadableError(reason(error)) from error
     if not np.isfinite(raw).all():
         raise UnreadableError("it has voxels that are NaN or infinite; give each a number")
-    return file, raw
+    return raw
 
 
 def _window(file: Any, raw: NDArray[np.float32], given: Window | None) -> tuple[Window, list[str]]:

@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 
 from fcfg.datasets.base import AbstractData, Examples, OnProgress, Splits
 from fcfg.datasets.loading import cache_folder
-from fcfg.diffusion.codec import Autoencoder, shape_of_codec
+from fcfg.diffusion.codec import Autoencoder, CodecShape
 from fcfg.diffusion.libraries import config_of
 from fcfg.pipeline.modules import CodecConfig
 from fcfg.support.errors import InputError
@@ -35,7 +35,7 @@ _USED = ("train", "val")
 
 def latent_inputs(inputs: Inputs, codec: CodecConfig) -> Inputs:
     """Return the inputs of a network that works on latents; refuse a codec of other images."""
-    channels, latent_channels, factor = shape_of_codec(codec.module.config)
+    shape = CodecShape.of(codec.module.config)
     if codec.module.source is None:
         raise InputError(
             "model.codec, module.source",
@@ -43,14 +43,14 @@ def latent_inputs(inputs: Inputs, codec: CodecConfig) -> Inputs:
             got="none",
             do="give a folder of save_pretrained, or a repository of the hub that was downloaded",
         )
-    if channels != inputs.channels or inputs.size % factor:
+    if shape.channels != inputs.channels or inputs.size % shape.factor:
         raise InputError(
             "model.codec",
             expected=f"one of images of {inputs.size} pixels with {inputs.channels} channels",
-            got=f"one of {channels} channels, in squares of {factor} pixels",
+            got=f"one of {shape.channels} channels, in squares of {shape.factor} pixels",
             do="change data.size or data.channels, or take another autoencoder",
         )
-    return replace(inputs, channels=latent_channels, size=inputs.size // factor)
+    return replace(inputs, channels=shape.latent_channels, size=inputs.size // shape.factor)
 
 
 def codec_to_publish(config: CodecConfig) -> Autoencoder:

@@ -60,8 +60,8 @@ class DiT(nn.Module):
 
     Args:
         config: Shape of the network.
-        gradient_checkpointing: Whether to recompute blocks in the backward pass, which saves
-            memory and costs time.
+        gradient_checkpointing: Recomputation of blocks in the backward pass, which saves memory
+            and costs time.
     """
 
     def __init__(self, config: DiTConfig, *, gradient_checkpointing: bool = False) -> None:

@@ -136,9 +136,9 @@ class UNet(nn.Module):
 
     Args:
         config: Shape of the network.
-        gradient_checkpointing: Whether to recompute residual blocks in the backward pass. This
-            needs less memory and about a third more time, and gives the same gradients.
-        channels_last: Whether to use the channels-last memory format, which is faster on GPUs.
+        gradient_checkpointing: Recomputation of residual blocks in the backward pass. This needs
+            less memory and about a third more time, and gives the same gradients.
+        channels_last: Use of the channels-last memory format, which is faster on GPUs.
     """
 
     down_kernel: ClassVar[int] = 3  #: size of the convolutions that halve an image
