@@ -116,6 +116,13 @@ def test_every_parameterisation_gives_the_same_noise_and_no_loss(kind: str) -> N
     assert model.loss(images + 0.1, values, drawn) > 1e-4
 
 
+def test_the_state_is_float32_whatever_the_precision_of_the_network() -> None:
+    model, table = tiny_pipeline(channels=1).denoiser, {"smiling": [1], "age": [40], "hair": [0]}
+    condition = model.to(torch.bfloat16).condition(model.embedder.space.parse(table))
+    noise = model(torch.zeros(1, 1, 8, 8), torch.tensor([5]), condition)
+    assert model.state_dtype == condition.dtype == noise.dtype == torch.float32
+
+
 def test_joint_dropout_drops_all_or_nothing_at_its_rate() -> None:
     drawn = denoiser().draw((20_000, 1, 1, 1), torch.Generator().manual_seed(0), p_null=0.3)
     kept = drawn.keep.float().mean(dim=1)

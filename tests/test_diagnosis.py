@@ -157,6 +157,8 @@ def test_a_gap_is_what_the_formula_says() -> None:
     joint = eps(True, True, False) - null
     expected = pytest.approx(((joint - (a - null) - (b - null)).norm() / joint.norm()).item())
     assert pair.overall.value == pair.over_time[0].value == expected
+    of_unit = denoiser.schedule.noise(t[0]) * joint.norm() / 5**0.5  # of log-SNR, in a mean image
+    assert pair.push == pytest.approx([of_unit.item()])
     assert found.pairs["smiling", "male"].over_time[2].value == expected
     # Images are noised as in training.
     drawn = (x_t.cpu() - denoiser.schedule.signal(t[0]) * images) / denoiser.schedule.noise(t[0])
