@@ -2,8 +2,8 @@
 
     python studies/volume.py --size 128 --out studies/results/volume.json
 
-The autoencoder and the network have the widths of MONAI's brain latent diffusion model and random
-weights: neither seconds nor memory depend on their values.
+The autoencoder and the network are as wide as published ones of brains, and have random weights:
+neither seconds nor memory depend on their values.
 """
 
 from __future__ import annotations
