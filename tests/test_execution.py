@@ -267,6 +267,8 @@ def test_rows_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, name, answer)
     measured = devices._measured(pipeline.denoiser, (SIZE, SIZE))
     assert measured == (1_000_000, 1_000)
-    assert devices.rows_within(*measured) == 512  # of 800 that would fit
+    monkeypatch.setattr(devices, "_measured", lambda *asked: measured)
+    monkeypatch.setattr(type(pipeline.denoiser), "device", torch.device("cuda"))
+    assert fitting_rows(pipeline.denoiser, (SIZE, SIZE)) == 512  # of 800 that would fit
     assert devices.rows_within(free=10**15, each=1.0) == 4096
     assert devices.rows_within(free=0, each=1e9) == 1

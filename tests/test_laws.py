@@ -77,6 +77,8 @@ def test_parts_are_the_whole_and_an_abduction_serves_every_question(model: AnyMo
     assert torch.equal(pair.images, answer(model).images)
     further = model.predict(pair.abduction, action, plan)  # with what was measured for the first
     assert torch.equal(further.images, pair.images)
+    asked = model.predict(pair.abduction, action, plan.setting)
+    assert torch.equal(asked.images, pair.images)
     assert repr(model.parse_setting(repr(plan.setting))) == repr(plan.setting)
     assert json.dumps(plan.to_json())
 
