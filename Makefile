@@ -16,16 +16,24 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(READY): pyproject.toml constraints.txt
+# Bytecode is made of what is imported, when it is: of everything that is installed it takes longer
+# than the rest of the installation. So it must be kept.
+export PYTHONDONTWRITEBYTECODE :=
+
+define install
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed and none was found"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install $$(grep '^torch==' constraints.txt) $(TORCH_INDEX:%=--index-url %)
-	$(PIP) install -c constraints.txt -e '.[app]'
+	$(PIP) install --no-compile $$(grep '^torch==' constraints.txt) $(TORCH_INDEX:%=--index-url %)
+	$(PIP) install --no-compile -c constraints.txt -e '.[$(1)]'
+endef
+
+$(READY): pyproject.toml constraints.txt
+	$(call install,app)
 	@touch $@
 
-$(DEV): $(READY)
-	$(PIP) install -c constraints.txt -e '.[dev]'
-	@touch $@
+$(DEV): pyproject.toml constraints.txt
+	$(call install,dev)
+	@touch $(READY) $@
 
 setup: $(DEV)  ## make .venv with everything that development needs
 

@@ -264,8 +264,15 @@ def test_only_development_installs_what_developers_need(target: str, tmp_path: P
     words = ["make", "--dry-run", target, f"VENV={tmp_path}", "TORCH_INDEX=https://a.b/cpu"]
     plan = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "constraints.txt) --index-url https://a.b/cpu\n" in plan
-    assert "-c constraints.txt -e '.[app]'" in plan
-    assert (".[dev]" in plan) == (target not in ("demo", "studio"))
+    extra = "app" if target in ("demo", "studio") else "dev"
+    assert f"-c constraints.txt -e '.[{extra}]'\n" in plan
+    assert plan.count(" -e ") == 1
+
+
+def test_development_has_the_packages_of_every_extra() -> None:
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    names = {each.partition(">=")[0] for requirements in extras.values() for each in requirements}
+    assert names == set(extras["dev"])
 
 
 def test_the_wheel_has_every_file_of_the_package_and_nothing_else(
