@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fcfg.diffusion.prediction import Step
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import APG, CFGPlusPlus
+from fcfg.guidance import APG, CFG, CFGPlusPlus
 from fcfg.guidance.apg import project
 from fcfg.sampling import steps_along
 
@@ -28,6 +28,15 @@ def draw(groups: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randn(groups + 2, 2, 1, 4, 4, generator=generator).double()
     return drawn[0], drawn[1], drawn[2:]
+
+
+@pytest.mark.parametrize("rule", [CFG(), CFGPlusPlus(), APG()], ids=str)
+def test_weight_zero_is_the_unconditional_model(rule) -> None:
+    (x, null, groups), weights = draw(2), torch.zeros(2, dtype=torch.float64)
+    step, state = at(500, 450, weights), rule.init(x, 2)
+    prediction, _ = rule.combine(x, step, null, groups, weights, state)
+    assert torch.equal(prediction.clean, null)
+    assert torch.equal(prediction.renoise, null)
 
 
 @given(st.integers(1, 1000), st.integers(1, 12), st.floats(0.001, 1))
