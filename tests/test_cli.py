@@ -66,6 +66,11 @@ def test_help_and_version_come_without_torch() -> None:
     assert all(done.stdout.count(f"\n  {name} ") == 2 for name in COMMANDS)
 
 
+def test_signals_arrive_whoever_started_the_tests() -> None:
+    """A background job of a script, as of nohup, would ignore this one."""
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_the_module_is_the_command(monkeypatch, capsys) -> None:
     monkeypatch.delitem(sys.modules, "fcfg.__main__", raising=False)
     monkeypatch.setattr(sys, "argv", ["fcfg", "--version"])

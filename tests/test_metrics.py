@@ -231,6 +231,8 @@ def test_intervals_cover_the_known_mean_as_often_as_they_say(bootstrap) -> None:
     found = [mean(column(seed, centre=5), bootstrap) for seed in range(300)]
     covered = np.mean([estimate.low <= 5 <= estimate.high for estimate in found])
     assert covered == pytest.approx(0.95, abs=0.04)
+    width = np.mean([estimate.high - estimate.low for estimate in found])
+    assert width == pytest.approx(2 * 1.96 / N**0.5, rel=0.02)  # as theory says
 
 
 def test_a_paired_difference_is_narrower_than_an_unpaired_one(bootstrap) -> None:
