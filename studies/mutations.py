@@ -75,7 +75,8 @@ def mutations(table: Mapping[str, Any]) -> Iterator[Mutation]:
     for file, own in table["mutations"].items():
         prefix = max((p for p in table["tests"] if file.startswith(p)), key=len)
         tests = tuple(f"{test}.py" for test in table["tests"][prefix].split())
-        tests += (f"../src/fcfg/{file}",)  # its examples
+        if file.endswith(".py"):
+            tests += (f"../src/fcfg/{file}",)  # its examples
         for name, (before, after) in own.items():
             yield Mutation(name, file, before, after, tests)
 

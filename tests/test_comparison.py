@@ -528,6 +528,14 @@ def test_the_csv_files_have_every_number_and_its_difference_from_the_reference(
     assert {line["metric"] for line in gaps} >= {"auroc", "reversal_mae", "fid", "seconds"}
 
 
+def test_a_report_replaces_itself_and_nothing_else(ours, shifted, tmp_path: Path) -> None:
+    one, other = (compare(*runs, resamples=2) for runs in ((ours, shifted), (shifted, ours)))
+    assert write_report(one, tmp_path).page == write_report(one, tmp_path).page
+    with refused("out ", "a folder without these files"):
+        write_report(other, tmp_path)
+    write_report(other, tmp_path, overwrite=True)
+
+
 def test_the_command_prints_the_table_at_a_glance(ours: Path, shifted: Path, capsys) -> None:
     assert main(["report", str(ours), str(shifted), "--against", "far:none"]) == 0
     said = capsys.readouterr().out.splitlines()

@@ -71,7 +71,7 @@ def test_the_words_of_a_schedule_are_those_of_the_diffusion() -> None:
 
 def test_public_names_are_those_declared_and_come_from_their_home() -> None:
     assert set(fcfg.__all__) == set(fcfg._HOME)
-    assert set(dir(fcfg)) >= set(fcfg.__all__)
+    assert set(dir(fcfg)) >= {*fcfg.__all__, *fcfg._ROOMS}
     for name, home in fcfg._HOME.items():
         assert getattr(fcfg, name) is getattr(import_module(f"fcfg.{home}"), name)
         assert getattr(fcfg, name).__doc__
