@@ -41,6 +41,7 @@ METHODS = {f"{r} {a}": RULES[r] + ANCHORS[a] for r in RULES for a in ANCHORS}
 SAMPLINGS = (
     *("dpm-2m karras 20", "dpm-2m uniform 20", "dpm-2m karras 12", "dpm-2m uniform 12"),
     *("ddim quadratic 11", "ddim uniform 11", "ddim quadratic 20", "ddim uniform 20"),
+    *("ddim quadratic:0.8 5", "ddim quadratic:0.8 11", "ddim uniform:0.8 11"),
 )
 WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 HELD_OUT = portraits.EVALUATION_SEED

@@ -113,8 +113,9 @@ def test_a_denoiser_predicts_what_its_schedule_says() -> None:
 # Doing nothing ----------------------------------------------------------------------------------
 
 # Every solver with every rule, each under inferred and drawn noise.
+_ENDED = [grid + end for grid, end in zip(GRIDS, ("", ":0.7", "", ":0.7"), strict=True)]
 COVERING = [
-    (solver, GUIDED[(row + column) % 5], GRIDS[(row + column) % 4], column % 2 == 0)
+    (solver, GUIDED[(row + column) % 5], _ENDED[(row + column) % 4], column % 2 == 0)
     for row, solver in enumerate(SOLVERS)
     for column in range(5)
 ]

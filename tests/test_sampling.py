@@ -52,16 +52,17 @@ def plan(*times: int) -> Steps:
     st.sampled_from([25, 100, 1000]),
     st.sampled_from(["linear", "cosine"]),
     st.sampled_from(GRIDS),
+    st.sampled_from([1.0, 0.8, 0.25]),
 )
 def test_grids_are_distinct_and_reach_both_ends(
-    steps: int, last: int, levels: str, kind: str
+    steps: int, whole: int, levels: str, kind: str, share: float
 ) -> None:
-    schedule = NoiseSchedule(levels, last)
+    schedule, last, grid = NoiseSchedule(levels, whole), round(share * whole), f"{kind}:{share}"
     if steps > last:
         with refused("steps", f"1 to {last}", str(steps)):
-            time_grid(schedule, steps, kind)
+            time_grid(schedule, steps, grid)
         return
-    times = time_grid(schedule, steps, kind)
+    times = time_grid(schedule, steps, grid)
     assert all(type(time) is int for time in times)
     assert (len(times), times[0], times[-1]) == (steps + 1, 0, last)
     assert np.diff(times).min() >= 1
@@ -75,6 +76,7 @@ def test_grids_are_distinct_and_reach_both_ends(
         ("quadratic", lambda t, r: t**0.5),
         ("log-snr", lambda t, r: np.log(r)),
         ("karras", lambda t, r: r ** (1 / 7)),
+        ("karras:0.8", lambda t, r: r ** (1 / 7)),
     ],
 )
 def test_other_grids_are_even_in_what_they_say(kind: str, even) -> None:
@@ -97,6 +99,7 @@ WRONG = {
         partial(time_grid, SCHEDULE, 10, "log-srn"),
         partial(SamplingConfig, DDIM(), "uniformly", 10),
         partial(SamplingConfig.parse, "ddim karas 3"),
+        *(partial(time_grid, SCHEDULE, 10, f"karras:{end}") for end in ("0", "1.1", "", "half")),
     ],
     "steps": [
         partial(time_grid, SCHEDULE, steps) for steps in (0, -3, 1001, 2.5, "100", None, True)
@@ -164,7 +167,7 @@ def test_integration_is_differentiable() -> None:
 
 @given(
     st.sampled_from([DDIM(), FixedPointDDIM(3), DPMSolver2M(), Heun(), BDIA(), BDIA(0.125)]),
-    st.sampled_from(GRIDS),
+    st.sampled_from([*GRIDS, "quadratic:0.8"]),
     st.integers(1, 10**6),
 )
 def test_a_configuration_is_its_text_and_its_parts(solver, grid: str, steps: int) -> None:

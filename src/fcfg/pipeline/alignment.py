@@ -92,7 +92,7 @@ def align(
     null = denoiser.embedder.null_for(branch.condition)
     nulls: list[Tensor] = []
     spent = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-    scale = min(denoiser.schedule.steps / len(plan), LARGEST_SCALE)
+    scale = min(plan[0].t.item() / len(plan), LARGEST_SCALE)
     for step, target in zip(plan, states.flip(0)[1:], strict=True):
         whole = denoiser(x, step.t.expand(len(x)), branch.condition)
         if step.guided:

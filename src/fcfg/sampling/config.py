@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.sampling.ddim import DDIM
-from fcfg.sampling.grids import GRIDS, time_grid
+from fcfg.sampling.grids import check_grid, time_grid
 from fcfg.sampling.multistep import DPMSolver2M
 from fcfg.sampling.solver import SOLVERS, AbstractSolver, as_solver
 from fcfg.support.errors import InputError, check_among, check_is
@@ -24,10 +24,12 @@ class SamplingConfig:
     SamplingConfig(solver=DPMSolver2M(), grid='karras', steps=30)
     >>> str(SamplingConfig.parse("bdia uniform 20"))
     'bdia:0.3 uniform 20'
+    >>> str(SamplingConfig.parse("ddim quadratic:0.8 11"))  # goes to 0.8 of all times
+    'ddim quadratic:0.8 11'
     """
 
     solver: AbstractSolver
-    grid: str  #: 'uniform', 'quadratic', 'log-snr' or 'karras'
+    grid: str  #: 'uniform', 'quadratic', 'log-snr' or 'karras', or with an end, 'quadratic:0.8'
     steps: int  #: at most those of the schedule, which :meth:`times` checks
 
     def __post_init__(self) -> None:
@@ -35,7 +37,7 @@ class SamplingConfig:
         check_is(
             "solver", self.solver, AbstractSolver, "a solver", do="pass one such as fcfg.DDIM()"
         )
-        check_among("grid", self.grid, GRIDS)
+        object.__setattr__(self, "grid", check_grid(self.grid))
 
     @classmethod
     def parse(cls, text: str, default: SamplingConfig | None = None) -> SamplingConfig:
