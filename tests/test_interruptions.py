@@ -196,8 +196,8 @@ def killed_run(path: str, kind: str) -> None:
     print(all(kills), part, step, steps)
 
 
-@pytest.mark.parametrize(
-    "kind", ["diffusion", "hvae", pytest.param("semantic", marks=pytest.mark.long)]
+@pytest.mark.parametrize(  # rivals are stopped in test_rivals.py every time
+    "kind", ["diffusion", *(pytest.param(k, marks=pytest.mark.long) for k in ("hvae", "semantic"))]
 )
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(tmp_path, kind) -> None:
     """Really killed, at moments that a seed chooses; it goes on, in the last part."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import fcfg
 from evaluations import asked, tiny_model
@@ -37,16 +38,23 @@ def trained(shared: Callable[..., Path]) -> dict[str, Path]:
 # Training
 
 
+@pytest.mark.parametrize(
+    ("kind", "at"), [("semantic", ("diffusion", 7)), ("hvae", ("finetuning", 2))]
+)
 def test_a_run_that_was_stopped_ends_like_one_that_was_not(
-    trained: dict[str, Path], tmp_path: Path
+    trained: dict[str, Path], tmp_path: Path, kind: str, at: tuple[str, int]
 ) -> None:
-    """One of a VAE is killed in test_interruptions.py."""
-    config = tiny("semantic")
-    stopper = Recorder(("diffusion", 7), lambda: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(TrainingStopped, match="diffusion: stopped at step 7 "):
+    """With optimiser and multiplier, too; test_interruptions.py has kills."""
+    config, (part, step) = tiny(kind), at
+    stopper = Recorder(at, lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(TrainingStopped, match=f"{part}: stopped at step {step} "):
         train(config, tmp_path, reporter=stopper)
     train(config, tmp_path)
-    assert same(tmp_path, trained["semantic"])
+    assert same(tmp_path, trained[kind])
+    ends = (Workspace(run, config).checkpoints(part).latest() for run in (tmp_path, trained[kind]))
+    one, other = (end.tensors for end in ends if end is not None)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[key], other[key]) for key in one)
 
 
 def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
