@@ -85,16 +85,21 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
-#: Runs the code of every file in a folder of its own, in a fork of one process that knows torch.
+#: Runs the code of every file in a folder of its own, in a fork of one process that knows torch,
+#: its part that optimisers import, and what the pages import of other libraries.
 READER = """
-import os, sys, fcfg.pipeline.counterfactual
-for folder in sys.argv[1:]:
+import ast, os, sys, fcfg.pipeline.counterfactual, torch._dynamo
+texts = {folder: open(f"{folder}/page.py", encoding="utf-8").read() for folder in sys.argv[1:]}
+for node in ast.walk(ast.parse("\\n".join(texts.values()))):
+    if isinstance(node, ast.Import | ast.ImportFrom) and "fcfg" not in ast.unparse(node):
+        exec(ast.unparse(node))
+for folder, text in texts.items():
     if child := os.fork():
         assert os.waitpid(child, 0)[1] == 0, folder
         continue
     os.chdir(folder)
     os.dup2(os.open("out.txt", os.O_WRONLY | os.O_CREAT), 1)
-    exec(open("page.py", encoding="utf-8").read(), {"__name__": "__main__"})
+    exec(text, {"__name__": "__main__"})
     sys.stdout.flush()
     os._exit(0)
 """
