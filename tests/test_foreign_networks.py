@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from fcfg.diffusion.codec import Autoencoder
@@ -90,16 +92,37 @@ def test_weights_are_found_again_in_a_folder_and_nothing_is_downloaded(tmp_path:
     network = foreign("prompted_unet")
     network.network.save_pretrained(tmp_path / "model" / "unet")
     name = "diffusers.UNet2DConditionModel"
-    other = read_network(name, str(tmp_path / "model"), None, "unet")
+    other = read_network(name, {}, str(tmp_path / "model"), None, "unet")
     for one, two in zip(network.network.parameters(), other.parameters(), strict=True):
         assert torch.equal(one, two)
     with refused(name, "of owner/model at abc", "local cache", "none"):
-        read_network(name, "owner/model", "abc", "unet")
+        read_network(name, {}, "owner/model", "abc", "unet")
     (tmp_path / "empty").mkdir()
     with refused(name, "a folder without them"):
-        read_network(name, str(tmp_path / "empty"), None, "")
-    with refused("monai.DiffusionModelUNet, source", "none", "leave out source"):
-        read_network("monai.DiffusionModelUNet", "owner/model", None, "")
+        read_network(name, {}, str(tmp_path / "empty"), None, "")
+
+
+def test_weights_of_monai_are_found_in_a_folder_of_one_file(tmp_path: Path) -> None:
+    network, config = volume_autoencoder()
+    name, folder = "monai.AutoencoderKL", tmp_path / "models" / "vae"
+    with refused(name, f"in {folder}", "0 such files", "save_file"):
+        read_network(name, config, str(tmp_path / "models"), None, "vae")
+    folder.mkdir(parents=True)
+    save_file(network.state_dict(), folder / "model.safetensors")
+    other = read_network(name, config, str(tmp_path / "models"), None, "vae")
+    (folder / "config.json").write_text(json.dumps(config | {"latent_channels": 3}))
+    assert config_of(other, None) == config
+    with refused(name, "model.safetensors: others"):
+        read_network(name, config, str(folder), None, "")
+    (folder / "config.json").write_text(json.dumps({"no": "argument"}))
+    with refused(name, "arguments of its class"):
+        read_network(name, config, str(folder), None, "")
+    (folder / "model.safetensors").write_bytes(b"broken")
+    (folder / "config.json").unlink()
+    with refused(name, "model.safetensors: others"):
+        read_network(name, config, str(folder), None, "")
+    for own, weight in network.state_dict().items():
+        assert torch.equal(other.state_dict()[own], weight)
 
 
 def test_a_codec_gives_the_scaled_mean_and_the_image_of_its_latents() -> None:

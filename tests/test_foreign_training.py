@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import fcfg
 from fcfg.datasets.base import Splits
@@ -24,7 +26,7 @@ from fcfg.training.feed import first_batch, rows_of_step
 from fcfg.training.preflight import check_batches, describe
 from refusal import refused
 from runs import DENOISING, TINY, Recorder, same, weights
-from tiny_foreign import autoencoder
+from tiny_foreign import autoencoder, volume_autoencoder
 
 UNET: dict[str, Any] = {
     "block_out_channels": [8, 8],
@@ -206,6 +208,23 @@ def test_training_in_latents_ends_with_a_model_of_pixels(
     assert all(torch.equal(vae[name], kept[name]) for name in vae)
     check_answers(loaded, monkeypatch)
     assert list((folder / "training" / "sheets").iterdir())
+
+
+def test_training_in_latents_of_monai_ends_with_a_model_of_pixels(tmp_path: Path) -> None:
+    network, config = volume_autoencoder(2, 3, 4)
+    folder = tmp_path / "vae"
+    folder.mkdir()
+    save_file(network.state_dict(), folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    shape = {"in_channels": 3, "latent_channels": 4, "channels": [8, 8]}
+    module = {"name": "monai.AutoencoderKL", "config": shape, "source": str(folder)}
+    section = {"module": module, "scale": 0.5, "low": 0.0}
+    trained = train(configuration(ours(codec=section)), tmp_path / "out")
+    assert str(tmp_path) not in (trained / "config.json").read_text()
+    kept = fcfg.load(trained).denoiser.codec
+    assert isinstance(kept, Autoencoder)
+    for name, weight in network.state_dict().items():
+        assert torch.equal(kept.network.state_dict()[name], weight)
 
 
 def test_a_second_run_finds_the_latents_and_another_codec_makes_its_own(

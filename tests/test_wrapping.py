@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import signature
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
-from fcfg.guidance import Guidance
-from fcfg.integrations.wrapping import wrap, wrap_pipeline
+from fcfg.integrations.wrapping import wrap
 from fcfg.pipeline.foreign import ForeignPipeline
-from fcfg.sampling import DDIM, Trajectory, integrate, steps_along
-from refusal import refused
-from tiny_foreign import SPACE, WRITE, foreign, tiny_pipeline
+from tiny_foreign import SCM, SPACE, TABLE, foreign, generated
 
-SCM = StructuralCausalModel(SPACE, CausalGraph({"smiling": [], "hair": []}))
-TABLE = {"smiling": [1, 0], "hair": ["grey", "red"]}
 WHOLE, NONE = torch.ones(2, 2, dtype=torch.bool), torch.zeros(2, 2, dtype=torch.bool)
 VALUES = torch.from_numpy(SPACE.encode(SPACE.parse(TABLE)))
 
@@ -30,18 +22,6 @@ def wrapped(name: str, scheduler: Any, dtype: torch.dtype) -> ForeignPipeline:
     pipeline = wrap(network.network, scheduler, SCM, network.conditioner, config=network.config)
     pipeline.denoiser.to(dtype)
     return pipeline
-
-
-def ours(pipeline: ForeignPipeline, x: Tensor, times: Sequence[int], weight: float) -> Tensor:
-    """Guided generation from noise."""
-    denoiser, guidance = pipeline.denoiser, Guidance.cfg(weight)
-    plan = pipeline.plan(["smiling"], guidance, sampling="ddim uniform 5")
-    condition = denoiser.condition(SPACE.parse(TABLE))
-    predictor = plan.setting.predictor(denoiser, condition, condition, plan.keep)
-    weights = torch.full((len(times) - 1, 1), weight, dtype=x.dtype)
-    guided = [True] * (len(times) - 1)
-    steps = steps_along(denoiser.schedule, times, weights=weights, guided=guided, dtype=x.dtype)
-    return integrate(predictor, Trajectory(x), steps, DDIM()).x
 
 
 def theirs(
@@ -71,9 +51,9 @@ def check_equal(
 ) -> None:
     weight = 4.0
     with torch.no_grad():
-        one = ours(pipeline, x, times, weight)
+        one = generated(pipeline, x, times, weight)
         other = theirs(pipeline, x, called, weight, step)
-        plain = ours(pipeline, x, times, 1.0)
+        plain = generated(pipeline, x, times, 1.0)
     bound = 1e-12 if x.dtype == torch.float64 else 1e-4
     assert ((one - other).abs().max() / other.abs().max()).item() < bound
     assert ((one - plain).square().mean() / plain.square().mean()).sqrt() > 0.01
@@ -146,41 +126,3 @@ def test_volumes_take_the_steps_of_the_rectified_flow_of_monai() -> None:
     x = start(pipeline, torch.float32)
     last = pipeline.denoiser.schedule.steps
     check_equal(pipeline, range(last, -1, -1), called, step, x)
-
-
-def test_a_whole_pipeline_is_wrapped_and_each_prompt_encoded_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pipeline = tiny_pipeline()
-    asked: list[str] = []
-    encode = pipeline.encode_prompt
-
-    def listening(prompt: list[str], *args: Any, **options: Any) -> Any:
-        asked.extend(prompt)
-        return encode(prompt, *args, **options)
-
-    listening.__signature__ = signature(encode)
-    monkeypatch.setattr(pipeline, "encode_prompt", listening)
-    model = wrap_pipeline(pipeline, SCM, WRITE)
-    assert sorted(asked) == sorted(set(asked))
-    assert len(asked) == 12
-    made = model.denoiser.network.conditioner(VALUES.float(), WHOLE)
-    told = encode(["a face, smiling, grey hair"], "cpu", 1, False)[0]
-    assert torch.allclose(made["encoder_hidden_states"][0], told[0], atol=1e-6)
-    x = torch.rand(2, 3, 16, 16) * 2 - 1
-    guidance = Guidance.fcfg(affected=3, invariant=-1).replace(anchor=True, drawn_noise=True)
-    found = model.counterfactual(
-        x, TABLE, {"smiling": "flip"}, guidance=guidance, sampling="ddim uniform 4"
-    )
-    assert found.images.shape == x.shape
-    assert found.decoded.round_trip.min() > 0
-
-
-def test_a_pipeline_of_another_family_is_refused_with_what_to_do() -> None:
-    pipeline = tiny_pipeline()
-
-    class Other:
-        components = pipeline.components | {"unet": pipeline.vae}
-
-    with refused("pipeline Other", "'UNet2DConditionModel'", "AutoencoderKL", "call wrap"):
-        wrap_pipeline(Other(), SCM, WRITE)

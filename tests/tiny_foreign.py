@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -12,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical
+from fcfg.causal.graph import CausalGraph
+from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.conditioners import (
     AbstractConditioner,
     AttributeTokens,
@@ -19,9 +20,14 @@ from fcfg.diffusion.conditioners import (
     Phrases,
 )
 from fcfg.diffusion.foreign import ForeignNetwork
+from fcfg.guidance import Guidance
+from fcfg.pipeline.foreign import ForeignPipeline
+from fcfg.sampling import DDIM, Trajectory, integrate, steps_along
 from tiny import randomised
 
 SPACE = AttributeSpace([Binary("smiling"), Categorical("hair", ["dark", "grey", "red"])])
+SCM = StructuralCausalModel(SPACE, CausalGraph({"smiling": [], "hair": []}))
+TABLE = {"smiling": [1, 0], "hair": ["grey", "red"]}
 WIDTH, TEXT = 8, 3  # of a token, and tokens of a text
 COMBINATIONS, NULL = 6, 6
 HAIR = {"dark": "dark hair", "grey": "grey hair", "red": "red hair"}
@@ -72,16 +78,15 @@ def prompted_unet(**more: Any) -> tuple[tuple[nn.Module, Any], AbstractCondition
         block_out_channels=(8, 8),
         layers_per_block=1,
         norm_num_groups=4,
-        cross_attention_dim=WIDTH,
         attention_head_dim=4,
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
         up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-        **more,
+        **{"cross_attention_dim": WIDTH} | more,
     )
     return network, Lookup.prompts(SPACE, WRITE, texts)
 
 
-def sdxl() -> tuple[tuple[nn.Module, Any], AbstractConditioner]:
+def sdxl(width: int = WIDTH) -> tuple[tuple[nn.Module, Any], AbstractConditioner]:
     """Beside tokens it takes pooled texts and sizes, in a mapping."""
 
     def encode(prompts: list[str]) -> dict[str, Tensor]:
@@ -91,6 +96,7 @@ def sdxl() -> tuple[tuple[nn.Module, Any], AbstractConditioner]:
         return found | {f"added_cond_kwargs.{name}": table for name, table in beside.items()}
 
     widths = {"addition_time_embed_dim": 4, "projection_class_embeddings_input_dim": WIDTH + 24}
+    widths["cross_attention_dim"] = width
     network, _ = prompted_unet(addition_embed_type="text_time", **widths)
     return network, Lookup.prompts(SPACE, WRITE, encode)
 
@@ -104,11 +110,11 @@ def dit() -> tuple[tuple[nn.Module, Any], AbstractConditioner]:
     return network, Lookup.classes(SPACE, NULL)
 
 
-def sd3() -> tuple[tuple[nn.Module, Any], AbstractConditioner]:
+def sd3(width: int = WIDTH) -> tuple[tuple[nn.Module, Any], AbstractConditioner]:
     heads = {"num_attention_heads": 2, "attention_head_dim": 4, "num_layers": 2}
     shape = {"sample_size": 8, "patch_size": 2, "in_channels": 4, "out_channels": 4}
-    widths = {"joint_attention_dim": WIDTH, "caption_projection_dim": 8}
-    widths |= {"pooled_projection_dim": WIDTH, "pos_embed_max_size": 8}
+    widths = {"joint_attention_dim": width, "caption_projection_dim": 8}
+    widths |= {"pooled_projection_dim": width, "pos_embed_max_size": 8}
     network = diffusers("SD3Transformer2DModel", **heads, **shape, **widths)
     return network, Lookup.prompts(SPACE, WRITE, texts_and_pooled)
 
@@ -166,40 +172,31 @@ def autoencoder() -> tuple[nn.Module, Any]:
     )
 
 
-def volume_autoencoder() -> tuple[nn.Module, dict[str, Any]]:
+def volume_autoencoder(
+    dimensions: int = 3, channels: int = 1, latent_channels: int = 2
+) -> tuple[nn.Module, dict[str, Any]]:
     return monai(
         "AutoencoderKL",
-        spatial_dims=3,
-        in_channels=1,
-        out_channels=1,
+        spatial_dims=dimensions,
+        in_channels=channels,
+        out_channels=channels,
         num_res_blocks=[1, 1],
         channels=[8, 8],
         attention_levels=[False, False],
-        latent_channels=2,
+        latent_channels=latent_channels,
         norm_num_groups=4,
         with_encoder_nonlocal_attn=False,
         with_decoder_nonlocal_attn=False,
     )
 
 
-def tiny_pipeline() -> Any:
-    """A Stable Diffusion pipeline, each part of which is tiny and real."""
-    library = pytest.importorskip("diffusers", reason="needs the extra diffusers")
-    transformers = pytest.importorskip("transformers", reason="needs the extra diffusers")
-    letters = [letter + end for letter in ascii_lowercase + "," for end in ("", "</w>")]
-    words = {word: at for at, word in enumerate(["<|startoftext|>", "<|endoftext|>", *letters])}
-    shape = {"hidden_size": WIDTH, "intermediate_size": 8, "num_hidden_layers": 1}
-    shape |= {"num_attention_heads": 2, "vocab_size": len(words), "max_position_embeddings": 40}
-    config = transformers.CLIPTextConfig(**shape, eos_token_id=1, bos_token_id=0)
-    (unet, _), _ = prompted_unet()
-    betas = {"beta_schedule": "scaled_linear", "clip_sample": False, "steps_offset": 1}
-    return library.StableDiffusionPipeline(
-        vae=autoencoder()[0],
-        text_encoder=filled(lambda: transformers.CLIPTextModel(config)),
-        tokenizer=transformers.CLIPTokenizer(vocab=words, merges=[], model_max_length=40),
-        unet=unet,
-        scheduler=library.DDIMScheduler(**betas),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    )
+def generated(pipeline: ForeignPipeline, x: Tensor, times: Sequence[int], weight: float) -> Tensor:
+    """Guided generation of those of TABLE, from noise or its latents."""
+    denoiser, guidance = pipeline.denoiser, Guidance.cfg(weight)
+    plan = pipeline.plan(["smiling"], guidance, sampling="ddim uniform 5")
+    condition = denoiser.condition(SPACE.parse(TABLE))
+    predictor = plan.setting.predictor(denoiser, condition, condition, plan.keep)
+    weights = torch.full((len(times) - 1, 1), weight, dtype=x.dtype)
+    guided = [True] * (len(times) - 1)
+    steps = steps_along(denoiser.schedule, times, weights=weights, guided=guided, dtype=x.dtype)
+    return integrate(predictor, Trajectory(x), steps, DDIM()).x

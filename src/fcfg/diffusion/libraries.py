@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import nn
 
 from fcfg.support.errors import InputError, listed
@@ -56,21 +59,19 @@ def build_network(name: str, config: Mapping[str, Any]) -> nn.Module:
         ) from error
 
 
-def read_network(name: str, source: str, revision: str | None, subfolder: str) -> nn.Module:
-    """Return a network of diffusers with its weights, from a folder or the local cache of a hub.
+def read_network(
+    name: str, config: Mapping[str, Any], source: str, revision: str | None, subfolder: str
+) -> nn.Module:
+    """Return a network with its weights, from a folder or the local cache of a hub.
 
-    Nothing is downloaded.
+    Nothing is downloaded. A folder of MONAI's has one file of safetensors, and the arguments of
+    the class in a ``config.json``, or none where ``config`` says them.
     """
-    read: Any = getattr(checked_class(name), "from_pretrained", None)
-    if read is None:
-        raise InputError(
-            f"network {name}, source",
-            expected="none, since weights of MONAI are stored with the model",
-            got=source,
-            do="build it, load its weights, and leave out source",
-        )
+    kind: Any = checked_class(name)
+    if not hasattr(kind, "from_pretrained"):
+        return _read_folder(name, config, Path(source, subfolder))
     try:
-        return read(
+        return kind.from_pretrained(
             source,
             revision=revision,
             subfolder=subfolder,
@@ -85,6 +86,26 @@ def read_network(name: str, source: str, revision: str | None, subfolder: str) -
             got="none" if not Path(source).exists() else "a folder without them",
             do="download that revision once with `huggingface-cli download`",
         ) from error
+
+
+def _read_folder(name: str, config: Mapping[str, Any], folder: Path) -> nn.Module:
+    """Return a network from a folder with ``config.json`` and a file of safetensors."""
+    files, own = sorted(folder.glob("*.safetensors")), folder / "config.json"
+    try:
+        found = json.loads(own.read_bytes()) if own.is_file() else config
+        network: Any = build_network(name, found)
+        network.load_state_dict(load_file(files[0]) if len(files) == 1 else {})
+    except (RuntimeError, ValueError, SafetensorError) as error:  # of torch, JSON, safetensors
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"network {name}",
+            expected=f"config.json and one file of safetensors with its weights, in {folder}",
+            got=f"{len(files)} such files" if len(files) != 1 else f"{files[0].name}: others",
+            do="write them with safetensors.torch.save_file(network.state_dict(), ...)",
+        ) from error
+    network.config = dict(found)  # as networks of diffusers know theirs
+    return network
 
 
 def config_of(network: nn.Module, given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -109,6 +130,17 @@ def config_of(network: nn.Module, given: Mapping[str, Any] | None) -> dict[str, 
 
 def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def check_saved_whole(network: nn.Module) -> None:
+    """Refuse adapters beside the weights: the class that a folder names has none."""
+    if any(".base_layer." in name for name, _ in network.named_parameters()):
+        raise InputError(
+            f"network {class_name(network)}",
+            expected="weights of its class alone, to be saved",
+            got="a LoRA beside them",
+            do="call pipeline.fuse_lora() and pipeline.unload_lora_weights(), then save",
+        )
 
 
 def missing_names(network: nn.Module, names: tuple[str, ...]) -> list[str]:

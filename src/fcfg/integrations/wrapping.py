@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -71,7 +72,9 @@ def wrap_pipeline(
 ) -> ForeignPipeline:
     """Return a pipeline around one of diffusers, with its scheduler, VAE and text encoders.
 
-    Each prompt is encoded once. A LoRA that is loaded and fused is part of the network.
+    Each prompt is encoded once. Where the pipeline has zeros in place of an empty prompt, so has
+    the null. A LoRA that is loaded is asked, too; one that is fused and unloaded is part of the
+    network, and saved with it.
 
     Args:
         pipeline: Pipeline of Stable Diffusion 1, 2, XL or 3, or of Flux.
@@ -93,6 +96,14 @@ def wrap_pipeline(
             got=type(network).__name__,
             do="encode the prompts with Lookup.prompts, and call wrap",
         )
+    if source is not None and getattr(pipeline, "fused_loras", None):
+        raise InputError(
+            "source",
+            expected="none of a pipeline with a fused LoRA, whose weights are others",
+            got=source,
+            do="leave it out: the weights are then stored",
+        )
+    has_zeros = pipeline.config.get("force_zeros_for_empty_prompt", False)
     known = inspect.signature(pipeline.encode_prompt).parameters
     off = {name: False for name in ("do_classifier_free_guidance",) if name in known}
     same = {name: None for name in ("prompt_2", "prompt_3") if name in known}
@@ -102,6 +113,9 @@ def wrap_pipeline(
         given = {"prompt": prompts, **same, **off, **others}
         found = pipeline.encode_prompt(**given)
         named = {n: t for n, t in zip(returned, found, strict=False) if n is not None}
+        if has_zeros:
+            for table in named.values():
+                table[[not prompt for prompt in prompts]] = 0
         if sizes:
             named["added_cond_kwargs.time_ids"] = torch.tensor(sizes).expand(len(prompts), -1)
         return named
@@ -109,6 +123,8 @@ def wrap_pipeline(
     def at(folder: str) -> dict[str, str] | None:
         return None if source is None else {**source, "subfolder": folder}
 
+    if vae.dtype == torch.float16 and vae.config.force_upcast:
+        vae = deepcopy(vae).float()  # it overflows in float16
     about = {"scale": vae.config.scaling_factor, "shift": vae.config.shift_factor or 0.0}
     codec = Autoencoder(vae.eval(), config_of(vae, None), source=at("vae"), **about)
     conditioner = Lookup.prompts(scm.space, write, encode)

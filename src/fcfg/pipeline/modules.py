@@ -37,8 +37,9 @@ class Module(BaseModel):
         cls, module: nn.Module, config: Mapping[str, Any], source: Mapping[str, str] | None
     ) -> Self:
         """Describe a module."""
-        from fcfg.diffusion.libraries import class_name, config_of
+        from fcfg.diffusion.libraries import check_saved_whole, class_name, config_of
 
+        check_saved_whole(module)
         dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
         own = {"name": class_name(module), "config": config_of(module, config), "dtype": dtype}
         return cls.model_validate(own | dict(source or {}))
@@ -60,7 +61,8 @@ class Module(BaseModel):
         if self.source is None:
             module = build_network(self.name, self.config)
         else:
-            module = read_network(self.name, self.source, self.revision, self.subfolder)
+            place = self.source, self.revision, self.subfolder
+            module = read_network(self.name, self.config, *place)
         return module if self.dtype == "float32" else module.to(getattr(torch, self.dtype))
 
 
