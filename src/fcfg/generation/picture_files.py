@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fcfg.causal.attributes import Table
 from fcfg.generation.parsing import find_attributes
-from fcfg.model import AnyModel, model_pixels, training_data
+from fcfg.model import AnyModel, model_format, training_data
 from fcfg.model.inputs import mapping_of
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.images import by_size, images_from_bytes, to_pictures, to_png
@@ -180,7 +180,7 @@ def sample_pictures(model: AnyModel) -> SamplePictures | None:
     if model.folder is None or not (model.folder / "samples").is_dir():
         return None
     folder = model.folder / "samples"
-    paths = find_pictures([folder])
-    images = torch.stack([picture.image for picture in read_files(paths, model_pixels(model))])
+    paths = find_pictures([folder], volumes=model.dimensions == 3)
+    images = torch.stack([picture.image for picture in read_files(paths, model_format(model))])
     factual = find_attributes(folder / "attributes.csv", model.space, paths, None, {})
     return SamplePictures(images, factual.attributes, tuple(path.name for path in paths))

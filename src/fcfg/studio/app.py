@@ -155,7 +155,7 @@ class _Routes:
     async def upload(self, request: Request) -> Response:
         async with (
             self._pictures.read(request, MOST_BYTES) as data,
-            self._room.take(await run_in_threadpool(decoded_bytes, data)),
+            self._room.take(await run_in_threadpool(decoded_bytes, data, self._studio.models[0])),
         ):
             picture = await run_in_threadpool(read_upload, data, self._studio.models[0])
         self._studio.uploads.put(picture.id, picture)

@@ -18,12 +18,13 @@ from fcfg.datasets import portraits
 from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.guidance.rule import RULES, UNGUIDED
 from fcfg.judge import AttributeJudge
-from fcfg.model import AnyModel, Plan, model_pixels, training_data
+from fcfg.model import AnyModel, Plan, model_format, training_data
 from fcfg.sampling import GRIDS, SOLVERS
 from fcfg.storage import read_beside
 from fcfg.support.errors import InputError, short
 from fcfg.support.hashing import digest_of
 from fcfg.support.pictures import Pixels
+from fcfg.support.volumes import Voxels
 
 OPENING, PHRASES = "opening.json", "phrases.json"  #: files beside a model
 NOTICE = "For research and play. The answers are made up by a model: no medical use."
@@ -61,7 +62,7 @@ class StudioModel:
     name: str  #: unique in the studio
     source: str  #: name or folder, as :func:`fcfg.load` reads it
     model: AnyModel = field(repr=False)
-    pixels: Pixels  #: shape of its images
+    pixels: Pixels | Voxels  #: shape of its images
     phrases: Phrases  #: of its questions
     opening: Opening | None = field(repr=False)  #: an answer of these weights
 
@@ -82,7 +83,7 @@ class StudioModel:
             "title": self.name.replace("-", " ").capitalize(),
             "kind": model.kind,
             "parameters": model.parameters,
-            "size": self.pixels.size,
+            "size": model.size,
             "channels": self.pixels.channels,
             "attributes": [
                 {"name": a.name, **a.to_config()}
@@ -141,7 +142,7 @@ def as_studio_models(
         if opening is not None and opening.weights != digest_of(model.image_model):
             opening = None
         shown = name if public else source
-        found.append(StudioModel(own, shown, model, model_pixels(model), _phrases(model), opening))
+        found.append(StudioModel(own, shown, model, model_format(model), _phrases(model), opening))
     data = [(each.model.space, each.model.graph.parents, each.pixels) for each in found]
     for other, own in zip(found, data, strict=True):
         if own != data[0]:
@@ -183,8 +184,8 @@ def choose_execution(model: AnyModel, precision: str = "auto") -> int:
 
 def seconds_of_work(model: AnyModel) -> float:
     """Return the time of an unguided counterfactual of a grey picture, in two steps."""
-    pixels, space = model_pixels(model), model.space
-    image = torch.zeros(1, pixels.channels, pixels.size, pixels.size)
+    space, side = model.space, model.size or 16 * model.stride
+    image = torch.zeros(1, model.channels, *[side] * model.dimensions)
     factual = space.decode(np.zeros((1, sum(space.widths))))
     targets = {space.names[0]: factual[space.names[0]]}
     plan = model.plan(targets, model.parse_setting("none"), sampling=_SAMPLING)

@@ -7,9 +7,11 @@ from the content, and its pixels are counted before any is decoded. Nothing is w
 from __future__ import annotations
 
 import io
+import math
 import secrets
 import warnings
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +24,14 @@ from torch import Tensor
 from fcfg.causal.attributes import AttributeSpace, Continuous
 from fcfg.datasets import portraits
 from fcfg.datasets.portraits import EVALUATION_SEED, Portraits
-from fcfg.generation.picture_files import Picture, read_picture, sample_pictures
+from fcfg.generation.picture_files import Picture, drawable, read_picture, sample_pictures
 from fcfg.generation.results import Value, probability_of, scores_of, value_text, values_of
 from fcfg.judge import Reading
 from fcfg.studio.models import StudioModel
 from fcfg.support.errors import InputError
 from fcfg.support.images import images_from_bytes, images_to_bytes, to_pictures, to_png
-from fcfg.support.pictures import UnreadableError
+from fcfg.support.pictures import Pixels, UnreadableError
+from fcfg.support.volumes import Voxels, read_volume, unpacked, volume_size
 
 SAMPLES = 12  #: drawings that the page offers
 SEED = EVALUATION_SEED  #: of the drawings, which no model was trained on
@@ -36,13 +39,16 @@ _SURE = 0.8  # probability from which a reading is called sure
 MOST_BYTES = 16 * 2**20
 MOST_PIXELS = 25_000_000
 LEAST_SIDE = 8
+MOST_VOXELS = 2**24
+_HEADER = 4096  # bytes that tell the size of a volume
+_OF_VOXEL = 32  # bytes, if the file has numbers of 64 bits
 _BYTES = 16  # of a pixel, as measured of the worst kinds: WebP, and TIFF of 32 bits
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 
 
 @dataclass(frozen=True, eq=False)
 class StudioPicture:
-    """A picture at the size of the model."""
+    """A picture at the size of the model, or a volume."""
 
     id: str
     picture: Picture  #: as the model gets it
@@ -51,7 +57,7 @@ class StudioPicture:
     drawing: Portraits | None = field(default=None, repr=False)  #: of one face, if it is drawn
 
     @property
-    def image(self) -> Float[Tensor, "1 channel height width"]:
+    def image(self) -> Float[Tensor, "1 channel *size"]:
         """The picture as a batch of one."""
         return self.picture.image[None]
 
@@ -86,7 +92,7 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
     found = [
         StudioPicture(
             f"s{row}",
-            Picture(Path(f"{noun} {row}"), (model.pixels.size, model.pixels.size), images[row]),
+            Picture(Path(f"{noun} {row}"), tuple(images.shape[2:]), images[row]),
             values_of(space, attributes, row),
             _described(space, reading, row),
             drawing=None if drawn is None else _face(drawn, row),
@@ -135,13 +141,17 @@ def _described(
     return found
 
 
-def png_of(images: Float[Tensor, "1 channel height width"]) -> bytes:
-    """Return an image as a PNG; pixels that are not finite are grey."""
-    return to_png(to_pictures(images.float().nan_to_num())[0])
+def png_of(images: Float[Tensor, "1 channel *size"]) -> bytes:
+    """Return an image as a PNG, a volume as its middle slices; what is not finite is grey."""
+    return to_png(to_pictures(drawable(images[0]).float().nan_to_num()[None])[0])
 
 
-def decoded_bytes(data: bytes) -> int:
+def decoded_bytes(data: bytes, model: StudioModel) -> int:
     """Return how much memory a picture takes while it is read; refuse one that is too large."""
+    if isinstance(model.pixels, Voxels):
+        with _readable("NIfTI"):
+            size = volume_size(unpacked(data, _HEADER))
+        return _affordable(size, MOST_VOXELS, _OF_VOXEL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow, about many pixels: we count ourselves
@@ -153,22 +163,19 @@ def decoded_bytes(data: bytes) -> int:
         got = "no bytes" if not data else f"{len(data):,} bytes of something else, or broken ones"
         names = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
         raise _refusal(f"a file of {names}", got, "choose such a file") from error
-    if width * height > MOST_PIXELS or min(width, height) < LEAST_SIDE:
-        raise _refusal(
-            f"at least {LEAST_SIDE} pixels on each side, and at most {MOST_PIXELS:,} in all",
-            f"{width} × {height}",
-            "scale it first",
-        )
-    return _BYTES * width * height
+    return _affordable((width, height), MOST_PIXELS, _BYTES)
 
 
 def read_upload(data: bytes, model: StudioModel) -> StudioPicture:
     """Read a picture, and its attributes with the judge."""
-    try:
-        picture = read_picture(io.BytesIO(data), Path("your picture"), model.pixels, FORMATS)
-    except UnreadableError as error:
-        raise _refusal("one that can be read", error, "save it again as PNG or JPEG") from error
-    space = model.model.space
+    path, wanted, space = Path("your picture"), model.pixels, model.model.space
+    if isinstance(wanted, Pixels):
+        with _readable("PNG or JPEG"):
+            picture = read_picture(io.BytesIO(data), path, wanted, FORMATS)
+    else:
+        with _readable("NIfTI"):
+            image, file = read_volume(unpacked(data, _HEADER + 8 * MOST_VOXELS), wanted)
+        picture = Picture(path, file.stored, image, file.notes, file)
     readings = _described(space, model.model.read(picture.image[None]))
     attributes = {name: reading["value"] for name, reading in readings.items()}
     if not readings:  # the page shows something first
@@ -176,6 +183,26 @@ def read_upload(data: bytes, model: StudioModel) -> StudioPicture:
         note = "the model has no judge: set the attributes yourself"
         picture = replace(picture, notes=(*picture.notes, note))
     return StudioPicture(secrets.token_hex(16), picture, attributes, readings)
+
+
+def _affordable(size: tuple[int, ...], most: int, each: int) -> int:
+    """Return the bytes of a picture while it is read; refuse one that is too large or small."""
+    if math.prod(size) > most or min(size) < LEAST_SIDE:
+        raise _refusal(
+            f"at least {LEAST_SIDE} pixels on each side, and at most {most:,} in all",
+            " × ".join(map(str, size)),
+            "scale it first",
+        )
+    return each * math.prod(size)
+
+
+@contextmanager
+def _readable(kind: str) -> Generator[None]:
+    """Say that a picture cannot be read, and as what to save it."""
+    try:
+        yield
+    except UnreadableError as error:
+        raise _refusal("one that can be read", error, f"save it again as {kind}") from error
 
 
 def _refusal(expected: str, got: object, do: str) -> InputError:

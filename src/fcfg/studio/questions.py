@@ -23,6 +23,7 @@ MOST_STEPS = 100  #: of a sampling; more take minutes
 MOST_REPEATS = 20  #: of an iterated solver, and of an alignment
 
 _FILE = "picture.png"  # what the page calls the downloaded picture
+_VOLUME = "volume.nii.gz"  # which is no download
 _Word: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
@@ -130,7 +131,13 @@ def as_python(question: PreparedQuestion) -> str:
     model, setting = question.model.model, repr(repr(plan.setting))
     execution = "" if model.device.type == "cpu" else f".to({str(model.device)!r})"
     execution += "" if model.precision is None else f".prepare({model.precision!r})"
-    if drawing is None:
+    if model.dimensions == 3:
+        imports = (
+            "from pathlib import Path\nfrom fcfg.generation.picture_files import read_files\n"
+        )
+        wanted = f'[Path("{_VOLUME}")], fcfg.model.model_format(model)'
+        picture = f"(volume,) = read_files({wanted})\npicture = volume.image[None]"
+    elif drawing is None:
         imports = "from PIL import Image\n"
         picture = f'picture = Image.open("{_FILE}")  # downloaded from the page'
     else:
@@ -164,7 +171,8 @@ def as_command(question: PreparedQuestion) -> str:
         name: f"={value}" if not isinstance(value, str) and value < 0 else value
         for name, value in asked.do.items()
     }
-    words = ["fcfg", "generate", question.model.source, _FILE]
+    file = _VOLUME if model.dimensions == 3 else _FILE
+    words = ["fcfg", "generate", question.model.source, file]
     words += ["--attributes", _pairs(question.before), "--do", _pairs(targets)]
     words += ["--guidance", repr(plan.setting), "--seed", str(asked.seed)]
     words += [] if plan.sampling is None else ["--sampling", str(plan.sampling)]

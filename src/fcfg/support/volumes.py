@@ -10,6 +10,7 @@ written has orientation, affine, size and units of the file.
 from __future__ import annotations
 
 import gzip
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -73,8 +74,15 @@ class VolumeFile:
         return gzip.compress(written.to_bytes(), mtime=0)
 
 
-def read_volume(path: Path, wanted: Voxels) -> tuple[Float[Tensor, "channel x y z"], VolumeFile]:
-    """Read a volume in [-1, 1] and bring it to the common format."""
+def read_volume(
+    path: Path | bytes, wanted: Voxels
+) -> tuple[Float[Tensor, "channel x y z"], VolumeFile]:
+    """Read a volume in [-1, 1] and bring it to the common format.
+
+    Args:
+        path: File, or its contents after unpacking.
+        wanted: The common format.
+    """
     file = _loaded(path)
     raw = _voxels(file, wanted.channels)
     turning = _nibabel().orientations
@@ -99,15 +107,27 @@ def read_volume(path: Path, wanted: Voxels) -> tuple[Float[Tensor, "channel x y 
     return values, VolumeFile(tuple(notes), (low, high), size, file)
 
 
-def volume_size(path: Path) -> tuple[int, ...]:
+def volume_size(path: Path | bytes) -> tuple[int, ...]:
     """Return the size of a volume by its header."""
     return tuple(_loaded(path).shape[:3])
 
 
-def _loaded(path: Path) -> Any:
+def unpacked(data: bytes, most: int) -> bytes:
+    """Return the contents of a NIfTI file, packed or not, but no more than so many bytes."""
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data, most)
+    except zlib.error as error:
+        raise UnreadableError(reason(error)) from error
+
+
+def _loaded(path: Path | bytes) -> Any:
     """Return an image of nibabel, whose voxels are still in its file."""
     module = _nibabel()
     try:
+        if isinstance(path, bytes):
+            return module.Nifti1Image.from_bytes(path)
         file = module.load(path)
     except Exception as error:  # nibabel, gzip and zlib raise many kinds for broken files
         raise UnreadableError(reason(error)) from error
