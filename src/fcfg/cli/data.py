@@ -26,7 +26,10 @@ data = typer.Typer(no_args_is_help=True)
 _SHEET, _CORRELATIONS = _PICTURES = ("sheet.png", "correlations.png")
 _MULTIPLIERS = (1, 2, 2)  # of the network in a first configuration
 _SMALLEST, _LARGEST = 8, 64  # image sizes of a first configuration
-_FIRST = Path(__file__).with_name("first_configuration.yaml")  # a template
+_FIRST = {  # templates, by the dimensions of images
+    2: Path(__file__).with_name("first_configuration.yaml"),
+    3: Path(__file__).with_name("first_configuration_of_volumes.yaml"),
+}
 _SHOWN = 10  # names of a finding
 _STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
@@ -198,11 +201,16 @@ def starting_config(report: FolderReport, options: FolderData, folder: Path) -> 
     first: dict[str, object] = {"format": "folder", "path": _relative(report.path, folder)}
     first["size"] = proposed_size(report, options)[0]
     first["channels"] = 1 if grey else options.channels
-    return _FIRST.read_text("utf-8").format(
-        data=_section(first | own | first, False),
-        attributes=_section(report.space.to_config(), None),
-        graph=_section({name: [] for name in report.space.names}, None),
-        multipliers=list(_MULTIPLIERS),
+    first |= {"dimensions": 3} if report.dimensions == 3 else {}
+    return (
+        _FIRST[report.dimensions]
+        .read_text("utf-8")
+        .format(
+            data=_section(first | own | first, False),
+            attributes=_section(report.space.to_config(), None),
+            graph=_section({name: [] for name in report.space.names}, None),
+            multipliers=list(_MULTIPLIERS),
+        )
     )
 
 

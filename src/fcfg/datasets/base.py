@@ -44,7 +44,7 @@ def silent(what: str, done: int, total: int) -> None:
 class Examples:
     """Images with their attributes, in the same order in every field."""
 
-    images: Shaped[np.ndarray, "example channel height width"] = field(repr=False)
+    images: Shaped[np.ndarray, "example channel *size"] = field(repr=False)
     """Pixels as bytes, or latents as numbers; possibly a memory-mapped file."""
     attributes: Table = field(repr=False)
     names: tuple[str, ...] = field(repr=False)  #: unique file names

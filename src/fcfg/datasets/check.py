@@ -43,9 +43,10 @@ from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.hashing import hex_digest
 from fcfg.support.pictures import SUFFIXES, Pixels
+from fcfg.support.volumes import NIFTI, Cube
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
-Kinds: TypeAlias = "Counter[tuple[tuple[int, int], str]]"  # sizes and modes in the files
+Kinds: TypeAlias = "Counter[tuple[tuple[int, ...], str]]"  # sizes and modes in the files
 
 _RARE = 10  # a level with fewer examples is rare
 _SAMPLE = 8  # images of each split in the sample
@@ -75,13 +76,14 @@ class FolderReport:
     splits: dict[str, int] = field(default_factory=dict)  #: number of rows by split
     labels: tuple[str, ...] = ()  #: labels of the correlations
     correlations: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
-    sample: dict[str, UInt8[np.ndarray, "example channel height width"]] = field(
+    sample: dict[str, UInt8[np.ndarray, "example channel *size"]] = field(
         default_factory=dict, repr=False
     )
     """A few images of each split, the same number of each."""
     grey: bool = False  #: whether all images are grey
     side: int | None = None  #: shortest side of any image; None if no image could be read
     reasons: dict[str, str] = field(default_factory=dict)  #: reason for each guess, by column
+    dimensions: int = 2  #: 3 if the images are volumes
 
     @property
     def ok(self) -> bool:
@@ -133,7 +135,11 @@ def check_folder(
             findings.append(Finding("error", f"{METADATA} lists no image"))
     if not table.get("file_name"):
         return FolderReport(root, tuple(findings))
-    paths = [path.relative_to(root) for path in root.rglob("*") if path.suffix.lower() in SUFFIXES]
+    if all(name.lower().endswith(NIFTI) for name in table["file_name"]):
+        own = {"channels": 1, "dimensions": 3} | config.model_dump(exclude_unset=True)
+        config = config.model_copy(update=own)
+    suffixes = NIFTI if config.dimensions == 3 else SUFFIXES
+    paths = [p.relative_to(root) for p in root.rglob("*") if p.name.lower().endswith(suffixes)]
     shown = {path.as_posix() for path in paths if not any(p.startswith(".") for p in path.parts)}
     unlisted = shown - {Path(name).as_posix() for name in table["file_name"]}
     findings.add("warning", f"images that {METADATA} does not list", sorted(unlisted))
@@ -171,6 +177,7 @@ def check_folder(
         grey=bool(kinds) and all(mode[0] in "1LIF" for _, mode in kinds),
         side=min((min(size) for size, _ in kinds), default=None),
         reasons=reasons,
+        dimensions=config.dimensions,
     )
 
 
@@ -251,10 +258,10 @@ def _check_attributes(
 
 
 def _check_images(
-    pixels: Pixels, cases: Sequence[Case], findings: _Findings, on_progress: OnProgress
-) -> tuple[dict[str, UInt8[np.ndarray, "example channel height width"]], Kinds]:
+    pixels: Pixels | Cube, cases: Sequence[Case], findings: _Findings, on_progress: OnProgress
+) -> tuple[dict[str, UInt8[np.ndarray, "example channel *size"]], Kinds]:
     """Find images that are unreadable or identical; return a sample of each split, and kinds."""
-    shown: dict[str, list[UInt8[np.ndarray, "channel height width"]]] = {}
+    shown: dict[str, list[UInt8[np.ndarray, "channel *size"]]] = {}
     bad, several, digests = list[str](), list[str](), dict[str, list[Case]]()
     kinds: Kinds = Counter()
     with warnings.catch_warnings(), findings.catching():  # no reader for this kind of image
@@ -274,7 +281,8 @@ def _check_images(
     findings.add("error", "images that cannot be read", bad)
     findings.add("warning", "files with several frames (only the first is used)", several)
     if len(kinds) > 1:
-        texts = [f"{w}x{h} {mode}: {count}" for ((w, h), mode), count in kinds.most_common()]
+        each = [("x".join(map(str, size)), mode, n) for (size, mode), n in kinds.most_common()]
+        texts = [f"{size} {mode}: {count}" for size, mode, count in each]
         findings.add("info", "sizes and modes, all converted to one", texts)
     within, across = list[str](), list[str]()
     for same in digests.values():

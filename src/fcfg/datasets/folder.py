@@ -24,7 +24,8 @@ from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError
-from fcfg.support.pictures import Fit, Intensity
+from fcfg.support.pictures import Fit, Intensity, Pixels
+from fcfg.support.volumes import Cube, Window
 
 METADATA = "metadata.csv"
 Labels: TypeAlias = Mapping[str, Sequence[str]]  # by name of the column
@@ -40,6 +41,15 @@ class FolderData(AbstractDrawnData, frozen=True):
     group: str | None = None  #: column with the patient or person
     missing: Literal["error", "drop"] = "error"  #: rows without a value: drop leaves them out
     rename: dict[str, str] = Field(default_factory=dict)  #: attribute: column
+    dimensions: Literal[2, 3] = 2  #: 3 for volumes in NIfTI files, cut or padded to cubes
+    window: Window | None = None  #: of volumes: values that become -1 and 1
+
+    @property
+    def pixels(self) -> Pixels | Cube:
+        """Common format of the images."""
+        if self.dimensions == 3:
+            return Cube(self.size, self.channels, self.window)
+        return super().pixels
 
     @property
     def special(self) -> list[str]:

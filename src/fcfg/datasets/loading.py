@@ -52,13 +52,12 @@ from fcfg.support.errors import InputError, listed, refuse_all
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import hex_digest
 from fcfg.support.pictures import Pixels
+from fcfg.support.volumes import Cube
 
 _VERSION = 3  # of the decoding; increase it when the same file gives other pixels
 
 # Readable images; the reasons for unreadable ones, by name; names of those with further frames.
-_Cached: TypeAlias = tuple[
-    UInt8[np.ndarray, "example channel height width"], dict[str, str], list[str]
-]
+_Cached: TypeAlias = tuple[UInt8[np.ndarray, "example channel *size"], dict[str, str], list[str]]
 
 
 def cache_folder(root: Path | None, folder: Path | None = None) -> Path:
@@ -76,7 +75,7 @@ def cache_folder(root: Path | None, folder: Path | None = None) -> Path:
     raise InputError("data, cache", expected="a folder that can be written", got=got, do=do)
 
 
-def _key(listing: Listing, pixels: Pixels) -> str:
+def _key(listing: Listing, pixels: Pixels | Cube) -> str:
     @memoize
     def stamp(path: Path) -> tuple[str, int, int]:
         name = os.path.relpath(path, listing.root)
@@ -104,10 +103,12 @@ def _open(path: Path) -> _Cached | None:
     return images, record["bad"], record["several"]
 
 
-def _write(path: Path, cases: Sequence[Case], pixels: Pixels, on_progress: OnProgress) -> _Cached:
+def _write(
+    path: Path, cases: Sequence[Case], pixels: Pixels | Cube, on_progress: OnProgress
+) -> _Cached:
     """Write the readable images, padded to the number of all, then their index."""
     bad, several = dict[str, str](), list[str]()
-    shape = (len(cases), pixels.channels, pixels.size, pixels.size)
+    shape = (len(cases), *pixels.shape)
 
     def write(file: BinaryIO) -> None:
         npy.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
@@ -144,7 +145,7 @@ class AbstractDiskData(AbstractData, frozen=True):
     cache: Path | None = None  #: folder of decoded images, see :mod:`fcfg.datasets.loading`
 
     @property
-    def pixels(self) -> Pixels:
+    def pixels(self) -> Pixels | Cube:
         """Common format of the images."""
         return Pixels(**self.model_dump(include={"size", "channels", "intensity", "fit"}))
 

@@ -28,6 +28,7 @@ from fcfg.support.pictures import (
     reason,
     to_bytes,
 )
+from fcfg.support.volumes import Cube, nibabel, read_cube
 
 _GROUP = 256  # members of an archive that one thread reads, to open it less often
 
@@ -47,7 +48,7 @@ class Source:
 Result: TypeAlias = DecodedImage | str
 
 
-def read_all(sources: Sequence[Source], wanted: Pixels) -> Iterator[Result]:
+def read_all(sources: Sequence[Source], wanted: Pixels | Cube) -> Iterator[Result]:
     """Read images with several threads: one result per source, in order.
 
     Pillow releases the interpreter lock while it decodes and resizes. Few groups are in flight at
@@ -55,6 +56,8 @@ def read_all(sources: Sequence[Source], wanted: Pixels) -> Iterator[Result]:
     """
     if any((source.member or source.path.name).lower().endswith(DICOM) for source in sources):
         pydicom()  # fails once here instead of once per file
+    if isinstance(wanted, Cube):
+        nibabel()
     threads = min(32, (os.cpu_count() or 1) + 2)
     pool = ThreadPoolExecutor(threads, thread_name_prefix="fcfg-reading")
     reading = (pool.submit(_read_group, group, wanted) for group in _groups(sources))
@@ -77,11 +80,13 @@ def _groups(sources: Sequence[Source]) -> Iterator[list[Source]]:
             yield members[start : start + together]
 
 
-def _read_group(group: list[Source], wanted: Pixels) -> list[Result]:
+def _read_group(group: list[Source], wanted: Pixels | Cube) -> list[Result]:
     """Read sources in the same file; what is wrong with it holds for all of them."""
     path, first = group[0].path, group[0]
     is_whole = first == Source(path)
     try:
+        if isinstance(wanted, Cube):
+            return [read_cube(path, wanted)] * len(group)
         if first.row is not None:
             return _from_arrays(group, wanted)
         if first.member is not None:

@@ -40,6 +40,11 @@ class Pixels:
     intensity: Intensity = "full"
     fit: Fit = "crop"
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Channels and size of an image."""
+        return self.channels, self.size, self.size
+
 
 @dataclass(frozen=True, eq=False)
 class OpenedImage:
@@ -55,8 +60,8 @@ class OpenedImage:
 class DecodedImage:
     """An image in the common format."""
 
-    pixels: UInt8[np.ndarray, "channel height width"]
-    stored: tuple[tuple[int, int], str]  #: size and mode in the file
+    pixels: UInt8[np.ndarray, "channel *size"]
+    stored: tuple[tuple[int, ...], str]  #: size and mode in the file
     several_frames: bool = False  #: whether the file has more frames or pages than this
 
 

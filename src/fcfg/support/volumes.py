@@ -24,8 +24,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fcfg.support.errors import InputError
-from fcfg.support.images import by_size
-from fcfg.support.pictures import UnreadableError, reason
+from fcfg.support.images import by_size, images_to_bytes
+from fcfg.support.pictures import DecodedImage, UnreadableError, reason
 
 Window: TypeAlias = tuple[float, float]  # values that become -1 and 1
 
@@ -46,6 +46,20 @@ class Voxels:
         return tuple(-(-side // self.stride) * self.stride for side in size)
 
 
+@dataclass(frozen=True)
+class Cube:
+    """Common format of the volumes of a data set: cut or padded with black to a cube."""
+
+    size: int
+    channels: int
+    window: Window | None = None  #: each volume's own if there is none
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Channels and size of a volume."""
+        return self.channels, self.size, self.size, self.size
+
+
 @dataclass(frozen=True, eq=False)
 class VolumeFile:
     """A file of a volume, with what it takes to write another volume like it."""
@@ -62,7 +76,7 @@ class VolumeFile:
 
     def holding(self, values: Float[Tensor, "channel x y z"]) -> bytes:
         """Return a packed NIfTI file with other values, of the common format."""
-        turning, (low, high) = _nibabel().orientations, self.window
+        turning, (low, high) = nibabel().orientations, self.window
         kept = values[(slice(None), *map(slice, self.size))].double().cpu().numpy()
         numbers = np.moveaxis((kept + 1) / 2 * (high - low) + low, 0, -1).astype(np.float32)
         own = turning.io_orientation(self.file.affine)
@@ -85,7 +99,7 @@ def read_volume(
     """
     file = _loaded(path)
     raw = _voxels(file, wanted.channels)
-    turning = _nibabel().orientations
+    turning = nibabel().orientations
     own = turning.io_orientation(file.affine)
     if not np.isfinite(own).all():
         raise UnreadableError("its affine gives some axis no direction; repair its header")
@@ -107,6 +121,17 @@ def read_volume(
     return values, VolumeFile(tuple(notes), (low, high), size, file)
 
 
+def read_cube(path: Path, wanted: Cube) -> DecodedImage:
+    """Read a volume, and cut or pad it around its centre."""
+    values, file = read_volume(path, Voxels(wanted.channels, window=wanted.window))
+    ends = list[int]()
+    for side in reversed(values.shape[1:]):
+        before = (wanted.size - side) // 2
+        ends += [before, wanted.size - side - before]  # below 0 where it is cut
+    cube = images_to_bytes(pad(values, ends, value=-1.0)).numpy()
+    return DecodedImage(cube, (file.stored[:3], "F"))
+
+
 def volume_size(path: Path | bytes) -> tuple[int, ...]:
     """Return the size of a volume by its header."""
     return tuple(_loaded(path).shape[:3])
@@ -124,7 +149,7 @@ def unpacked(data: bytes, most: int) -> bytes:
 
 def _loaded(path: Path | bytes) -> Any:
     """Return an image of nibabel, whose voxels are still in its file."""
-    module = _nibabel()
+    module = nibabel()
     try:
         if isinstance(path, bytes):
             return module.Nifti1Image.from_bytes(path)
@@ -162,7 +187,7 @@ def _window(file: Any, raw: NDArray[np.float32], given: Window | None) -> tuple[
     return (float(raw.min()), float(raw.max())), ["its own range of values scaled to -1..1"]
 
 
-def _nibabel() -> ModuleType:
+def nibabel() -> ModuleType:
     """Import the reader of NIfTI files, or say how to install it."""
     try:
         import nibabel as module

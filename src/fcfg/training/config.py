@@ -89,7 +89,8 @@ class TrainingConfig(Section):
     @property
     def inputs(self) -> Inputs:
         """The attributes and images that networks are made for."""
-        return Inputs(self.space, self.data.channels, self.data.size, self.seed)
+        own = {"dimensions": getattr(self.data, "dimensions", 2)}
+        return Inputs(self.space, self.data.channels, self.data.size, self.seed, **own)
 
     @property
     def networks(self) -> dict[str, Part]:

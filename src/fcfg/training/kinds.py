@@ -54,6 +54,7 @@ class Inputs:
     factors: Scales = field(default_factory=dict[str, tuple[float, float]])
     """Factors that a judge reads as well."""
     channels_last: bool = False  #: memory layout of weights, which is faster on a GPU
+    dimensions: int = 2  #: axes of an image beside its channels
 
     @property
     def pixels(self) -> dict[str, int]:
@@ -113,7 +114,7 @@ class JudgeTraining(NetworkTraining):
 
         outputs = sum(inputs.space.widths) + len(inputs.factors)
         shape = {"channels": inputs.channels, "width": self.width, "outputs": outputs}
-        return validate(JudgeConfig, shape, "judge")
+        return validate(JudgeConfig, shape | {"dimensions": inputs.dimensions}, "judge")
 
     def build(self, inputs: Inputs) -> AttributeJudge:
         """Return a new network."""

@@ -78,10 +78,10 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
                 seen, objective = part.trained.seen(inputs), part.new_objective(inputs)
                 loss_on_meta(objective, seen, batch // divisor)
         except (RuntimeError, ValueError) as error:
-            size = config.data.size
+            size = " × ".join([str(inputs.size)] * inputs.dimensions)
             raise InputError(
                 key,
-                expected=f"a network that accepts images of {size} × {size} pixels",
+                expected=f"a network that accepts images of {size} pixels",
                 got=error,
                 do="change the batch, the size of the images or the network",
             ) from error
@@ -89,7 +89,7 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
 
 def loss_on_meta(objective: AnyObjective, inputs: Inputs, rows: int) -> Tensor:
     """Compute a loss on meta tensors, which have a shape and no memory."""
-    shape = (inputs.channels, inputs.size, inputs.size)
+    shape = (inputs.channels, *[inputs.size] * inputs.dimensions)
     with torch.device("meta"):
         values = torch.empty(rows, sum(inputs.space.widths))
         batch = Batch(torch.empty(rows, *shape), values, torch.empty(rows, 0))
