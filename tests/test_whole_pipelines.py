@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ def told() -> list[str]:
 
 
 def answer(model: ForeignPipeline) -> Tensor:
+    model = deepcopy(model)
+    model.denoiser.double()  # rounding grows in networks that nobody trained
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(2, 3, 16, 16, generator=generator) * 2 - 1
     how: dict[str, Any] = {"guidance": GROUPS, "sampling": "ddim uniform 4"}
@@ -143,8 +146,8 @@ def test_a_lora_is_asked_and_kept_once_it_is_fused(name: str, tmp_path: Path) ->
         wrap_pipeline(pipeline, SCM, WRITE, source={"source": "somewhere"})
     fused = wrap_pipeline(pipeline, SCM, WRITE)
     fused.save(tmp_path / "model")
-    assert torch.allclose(answer(fused), asked, atol=1e-4)
-    assert torch.allclose(answer(fcfg.load(tmp_path / "model")), asked, atol=1e-4)
+    for kept in (fused, fcfg.load(tmp_path / "model")):
+        assert (answer(kept) - asked).norm() < 0.01 * (asked - without).norm()
 
 
 def test_a_lora_is_refused_without_peft_too(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class FreeEnergyObjective(AbstractObjective[HVAE]):
         super().__init__(network, beta=beta)
         self._beta = beta
 
-    def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
         """Draw the noise of the latents; then the path that is not told some attributes."""
         noise = _latent_noise(self.subject, shape[0], generator)
         if not self.subject.config.dropped:
@@ -147,7 +147,7 @@ class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
         self.judge, self._multiplier_rate = judge.requires_grad_(False), multiplier_rate
         self._interventions, self._beta, self._soft = interventions, beta, soft
 
-    def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
         """Draw an attribute, training images, keys of exogenous noise, and latent noise.
 
         The whole batch has the same attribute.

@@ -84,6 +84,7 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
             return []
         noun, images, attributes = "picture", shipped.images, shipped.attributes
     else:
+        assert isinstance(model.pixels, Pixels), "drawn worlds are pictures"
         drawn = portraits.sample(SAMPLES, SEED, model.pixels.size, model.world)
         # Rounded as in a file, so that an answer is that of the picture one can download.
         images = images_from_bytes(images_to_bytes(drawn.images))

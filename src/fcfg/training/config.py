@@ -89,8 +89,9 @@ class TrainingConfig(Section):
     @property
     def inputs(self) -> Inputs:
         """The attributes and images that networks are made for."""
-        own = {"dimensions": getattr(self.data, "dimensions", 2)}
-        return Inputs(self.space, self.data.channels, self.data.size, self.seed, **own)
+        dimensions: int = getattr(self.data, "dimensions", 2)
+        shape = self.data.channels, self.data.size
+        return Inputs(self.space, *shape, self.seed, dimensions=dimensions)
 
     @property
     def networks(self) -> dict[str, Part]:

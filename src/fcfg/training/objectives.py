@@ -38,7 +38,7 @@ class AbstractObjective(nn.Module, ABC, Generic[SubjectT]):
         self._loss: Callable[..., Tensor] = self.loss_of
 
     @abstractmethod
-    def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
         """Draw the random numbers of the loss of a whole batch, one row per image."""
 
     @abstractmethod
@@ -139,7 +139,7 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
         """Two, with interactions of groups."""
         return 2 if self._independence else 1
 
-    def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
         """Draw times, noise, and the attributes to keep; then the groups that should add up.
 
         Groups do not advance the generator, so that later draws are those without the term, and
@@ -200,7 +200,7 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
 class ReadingObjective(AbstractObjective[AttributeJudge]):
     """Prediction of the attributes of an image, and of its factors if they are known."""
 
-    def draw(self, shape: tuple[int, int, int, int], generator: torch.Generator) -> Draws:
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
         """Draw nothing."""
         return ()
 
