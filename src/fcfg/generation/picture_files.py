@@ -165,7 +165,7 @@ def read_picture(
 class SamplePictures:
     """Pictures of a model's data set that it was not trained on."""
 
-    images: Float[Tensor, "batch channel height width"] = field(repr=False)  #: in [-1, 1]
+    images: Float[Tensor, "batch channel *size"] = field(repr=False)  #: in [-1, 1]
     attributes: Table
     names: tuple[str, ...]  #: of the files
 

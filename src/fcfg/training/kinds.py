@@ -57,6 +57,11 @@ class Inputs:
     dimensions: int = 2  #: axes of an image beside its channels
 
     @property
+    def image(self) -> tuple[int, ...]:
+        """Channels and size of an image."""
+        return self.channels, *[self.size] * self.dimensions
+
+    @property
     def pixels(self) -> dict[str, int]:
         """The shape of an image, as configurations of networks name it."""
         return {"channels": self.channels, "size": self.size}

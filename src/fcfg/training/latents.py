@@ -121,7 +121,7 @@ def _write(
 
 def _batches(
     codec: Autoencoder, examples: Examples, device: torch.device
-) -> Iterator[tuple[int, Float16[np.ndarray, "row channel height width"]]]:
+) -> Iterator[tuple[int, Float16[np.ndarray, "row channel *size"]]]:
     for start in range(0, len(examples), _ROWS):
         images = images_from_bytes(examples.images[start : start + _ROWS]).to(device)
         with torch.no_grad():

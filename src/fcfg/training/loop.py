@@ -185,8 +185,7 @@ class Loop:
         batch = self.feed.at(self.step)
         self._generator.manual_seed(course.stream(self.step))
         rows = share_of(settings.batch, accelerator)
-        _, channels, height, width = batch.images.shape
-        shape = (settings.batch, channels, height, width)
+        shape = (settings.batch, *batch.images.shape[1:])
         draws = tuple(drawn[rows] for drawn in self.objective.draw(shape, self._generator))
         torch.manual_seed(course.stream(self.step, accelerator.process_index))
         for group in self.optimiser.param_groups:

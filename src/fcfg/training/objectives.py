@@ -96,10 +96,9 @@ class AbstractObjective(nn.Module, ABC, Generic[SubjectT]):
         count = sum(len(batch.images) for batch in batches)
         with evaluation_mode(self):
             for batch in batches:
-                rows, channels, height, width = batch.images.shape
-                draws = self.draw((rows, channels, height, width), generator)
+                draws = self.draw(tuple(batch.images.shape), generator)
                 for name, variant in self.variants(draws).items():
-                    share = rows / count * float(self(batch, variant))
+                    share = len(batch.images) / count * float(self(batch, variant))
                     losses[name] = losses.get(name, 0.0) + share
         return losses
 

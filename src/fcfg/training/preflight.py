@@ -89,7 +89,7 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
 
 def loss_on_meta(objective: AnyObjective, inputs: Inputs, rows: int) -> Tensor:
     """Compute a loss on meta tensors, which have a shape and no memory."""
-    shape = (inputs.channels, *[inputs.size] * inputs.dimensions)
+    shape = inputs.image
     with torch.device("meta"):
         values = torch.empty(rows, sum(inputs.space.widths))
         batch = Batch(torch.empty(rows, *shape), values, torch.empty(rows, 0))
@@ -180,7 +180,7 @@ def expected_time(config: TrainingConfig, examples: Examples, left: Mapping[str,
     with torch.random.fork_rng():  # training draws what it would draw without this
         for name, part in parts.items():
             seen = part.trained.seen(inputs)
-            states = batch.images.new_zeros(len(batch.images), seen.channels, seen.size, seen.size)
+            states = batch.images.new_zeros(len(batch.images), *seen.image)
             like = replace(batch, images=states)
             each = _row_seconds(part.new_objective(inputs), like) * part.settings.cost
             seconds += each * part.settings.batch * left[name]
@@ -196,8 +196,8 @@ def expected_time(config: TrainingConfig, examples: Examples, left: Mapping[str,
 
 def _row_seconds(objective: AnyObjective, batch: Batch) -> float:
     """Time the second of two steps, forward and backward, and divide by its images."""
-    count, channels, height, width = batch.images.shape
-    draws, start = objective.draw((count, channels, height, width), torch.Generator()), 0.0
+    count, *_ = shape = tuple(batch.images.shape)
+    draws, start = objective.draw(shape, torch.Generator()), 0.0
     for _ in range(2):
         start = time.perf_counter()
         objective(batch, draws).backward()
