@@ -97,8 +97,9 @@ class AbstractObjective(nn.Module, ABC, Generic[SubjectT]):
         with evaluation_mode(self):
             for batch in batches:
                 draws = self.draw(tuple(batch.images.shape), generator)
+                rows = len(batch.images)
                 for name, variant in self.variants(draws).items():
-                    share = len(batch.images) / count * float(self(batch, variant))
+                    share = rows / count * float(self(batch, variant))
                     losses[name] = losses.get(name, 0.0) + share
         return losses
 
