@@ -108,7 +108,8 @@ def answer(tree: Path, tests: tuple[str, ...], seconds: int, out: Connection) ->
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
-    witness, options = Witness(), ("-x", "-q", "-p", "no:cacheprovider")
+    witness = Witness()
+    options = ("-x", "-q", "-p", "no:cacheprovider", "-p", "anyio.pytest_plugin")
     for group in (tests[:1], tests[1:]):
         if group and not witness.answer:
             pytest.main([*options, *(f"tests/{name}" for name in group)], plugins=[witness])

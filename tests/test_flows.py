@@ -238,19 +238,6 @@ def test_our_steps_are_those_of_flow_matching_in_diffusers_from_pure_noise() -> 
     assert torch.equal(asked, scheduler.timesteps)
 
 
-def test_our_steps_are_those_of_rectified_flow_in_monai() -> None:
-    schedulers = pytest.importorskip("monai.networks.schedulers")
-    theirs = schedulers.RFlowScheduler()
-    theirs.set_timesteps(7)
-    denoiser, x, c = waves(NoiseSchedule.of(theirs))
-    y = x
-    for t, after in zip(theirs.timesteps, [*theirs.timesteps[1:], 0], strict=True):
-        y, _ = theirs.step(denoiser.network(y, t.expand(2), c), t, y, after)
-    plan = steps_along(denoiser.schedule, range(7, -1, -1), dtype=torch.float64)
-    ours = integrate(ConditionalPredictor(denoiser, c), Trajectory(x), plan, DDIM()).x
-    assert ((ours - y).abs().max() / y.abs().max()).item() < 1e-12
-
-
 def scheduler(name: str, **settings: Any) -> Any:
     """A stand-in: tables are read by the names that both libraries use."""
     config = {"num_train_timesteps": 100} | settings

@@ -232,6 +232,11 @@ def test_a_caption_is_text() -> None:
     assert page.count("&lt;script&gt;&quot;&amp;") == 2
 
 
+def test_a_message_is_one_line_whatever_it_quotes() -> None:
+    error = fcfg.InputError("a\nname", expected="one", got="two\n  lines", do="ask again?")
+    assert str(error) == "a name: expected one, got two lines; ask again?"
+
+
 # Progress ---------------------------------------------------------------------------------------
 
 

@@ -112,17 +112,17 @@ def test_volumes_take_the_steps_of_monai(dtype: torch.dtype) -> None:
     check_equal(pipeline, times, called, step, start(pipeline, dtype))
 
 
-def test_volumes_take_the_steps_of_the_rectified_flow_of_monai() -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_volumes_take_the_steps_of_the_rectified_flow_of_monai(dtype: torch.dtype) -> None:
     schedulers = pytest.importorskip("monai.networks.schedulers", reason="needs the extra monai")
     scheduler = schedulers.RFlowScheduler(num_train_timesteps=1000)
     scheduler.set_timesteps(5, device="cpu")
-    pipeline = wrapped("monai_unet", scheduler, torch.float32)
+    pipeline = wrapped("monai_unet", scheduler, dtype)
     called = [float(t) for t in scheduler.timesteps]
     following = dict(zip(called, [*called[1:], 0.0], strict=True))
 
     def step(output: Tensor, time: float, x: Tensor) -> Tensor:
         return scheduler.step(output, time, x, following[time])[0]
 
-    x = start(pipeline, torch.float32)
     last = pipeline.denoiser.schedule.steps
-    check_equal(pipeline, range(last, -1, -1), called, step, x)
+    check_equal(pipeline, range(last, -1, -1), called, step, start(pipeline, dtype))
