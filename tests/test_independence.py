@@ -144,8 +144,10 @@ def test_weight_zero_is_the_loss_without_the_term_and_asks_for_nothing_more() ->
     plain = objective.subject.draw(shape, torch.Generator().manual_seed(3))
     assert len(draws) == 3
     assert torch.equal(draws[2], plain.keep)
-    with_term = objective_of(WEIGHT).draw(shape, torch.Generator().manual_seed(3))
+    other = torch.Generator().manual_seed(3)
+    with_term = objective_of(WEIGHT).draw(shape, other)
     assert all(map(torch.equal, draws, with_term[:3]))  # all other draws are as they are
+    assert torch.equal(generator.get_state(), other.get_state())  # and so are later ones
     reference = objective.subject.loss(batch.images, batch.values, plain)
     rows: list[int] = []
     objective.subject.network.register_forward_hook(lambda m, x, y: rows.append(len(y)))

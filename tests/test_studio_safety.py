@@ -274,7 +274,7 @@ def anyio_backend() -> str:
     [
         pieces(),
         pieces(b"x" * 1000),  # fast at first
-        pieces(*[b"x"] * 100, pause=0.02),  # always a little
+        pieces(*[b"x"] * 100, b"end", pause=0.02),  # always a little
     ],
     ids=["nothing", "a part", "drops"],
 )
