@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 import fcfg
 from fcfg.support.config_files import to_yaml, validate
 from fcfg.support.progress import Reporter
+from fcfg.training import run
 from fcfg.training.config import TrainingConfig
 
 TINY: dict[str, Any] = {
@@ -134,3 +135,20 @@ def largest_file(size: int) -> Generator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def _once(check: Callable[[TrainingConfig, int], None]) -> Callable[[TrainingConfig, int], None]:
+    passed: set[tuple[str, int]] = set()
+
+    def checked(config: TrainingConfig, processes: int) -> None:
+        asked = to_yaml(config), processes
+        if asked not in passed:
+            check(config, processes)
+        passed.add(asked)
+
+    return checked
+
+
+# Tests train the same configurations again and again, and it takes a quarter of a tiny training to
+# see whether their networks take their batches.
+run.check_batches = _once(run.check_batches)
