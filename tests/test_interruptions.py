@@ -162,13 +162,13 @@ def test_a_full_disk_stops_the_run_with_what_was_whole(begun: Path, tmp_path: Pa
 
 
 KILLED: dict[str, dict[str, Any]] = {
-    "diffusion": {"steps": 40},
-    "semantic": {"steps": 40},
+    "diffusion": {"steps": 28},
+    "semantic": {"steps": 28},
     "hvae": {"steps": 16, "finetuning": {**MODELS["hvae"]["finetuning"], "steps": 27}},
 }
 MOMENTS = {  # the steps soon after which a run is killed: the first of its model, and later ones
-    "diffusion": [("judge", 2), ("diffusion", 1), ("diffusion", 22)],
-    "semantic": [("judge", 2), ("diffusion", 1), ("diffusion", 22)],
+    "diffusion": [("judge", 2), ("diffusion", 1), ("diffusion", 12)],
+    "semantic": [("judge", 2), ("diffusion", 1), ("diffusion", 12)],
     "hvae": [("hvae", 5), ("finetuning", 1), ("finetuning", 14)],
 }
 
