@@ -126,6 +126,7 @@ def test_progress_ends_at_one_whatever_is_left_out(
                 pass
         end = sum(len(rows) for rows in in_blocks(range(5), 2)[: block.number + 1])
         assert parts.progress.done == end * parts.cost(asked)
+        assert shares[-1] == pytest.approx(end / 5)
     assert shares == sorted(shares)
     assert shares[-1] == 1
     assert {share for _, share in phases} <= set(shares)
