@@ -191,6 +191,15 @@ def test_groups_of_attributes_are_refused_where_a_class_is_of_all() -> None:
         pipeline.counterfactual(images(pipeline), ASKED, {"hair": 0}, guidance=GROUPS)
 
 
+def test_an_abduction_of_other_weights_is_refused() -> None:
+    own, other = model("unet"), deepcopy(model("unet"))
+    abduction = own.abduct(images(own), ASKED, sampling=2)
+    *_, last = other.denoiser.network.parameters()
+    last.data += 1
+    with refused("abduction", "that of another model"):
+        other.predict(abduction, other.act(ASKED, {"smiling": "flip"}))
+
+
 def test_what_cannot_be_built_again_is_not_saved(tmp_path: Path) -> None:
     class Same(AbstractCodec):
         channels, latent_channels, factor = 4, 4, 1

@@ -68,7 +68,7 @@ def read_network(
     the class in a ``config.json``, or none where ``config`` says them.
     """
     kind: Any = checked_class(name)
-    if not hasattr(kind, "from_pretrained"):
+    if name.startswith("monai."):
         return _read_folder(name, config, Path(source, subfolder))
     try:
         return kind.from_pretrained(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 from pydantic import Field
 from torch import nn
 
@@ -76,10 +77,10 @@ class ForeignPipeline(CounterfactualPipeline):
 
     @property
     def _fingerprint(self) -> str:
-        """Digest of what the network is and of its first numbers, which are read quickly."""
+        """Digest of what the network is and of the first number of each of its tensors."""
         network = _network_of(self.denoiser)
-        first = next(network.network.parameters()).detach().flatten()[:1000]
-        return digest_of_values({"network": network.stored, "first": first.double().tolist()})
+        first = [each.detach().flatten()[0].double() for each in network.network.parameters()]
+        return digest_of_values({"network": network.stored, "first": torch.stack(first).tolist()})
 
 
 def _network_of(denoiser: Denoiser) -> ForeignNetwork:
