@@ -14,7 +14,7 @@ from fcfg.diffusion.conditioners import (
 )
 from fcfg.diffusion.visible import VisibleAttributes
 from refusal import refused
-from tiny_foreign import NULL, SPACE, WRITE, texts
+from tiny_foreign import HAIR, NULL, SPACE, WRITE, texts
 
 
 def encoded(**columns: list) -> torch.Tensor:
@@ -88,7 +88,7 @@ def test_tokens_of_hidden_attributes_are_learned_and_the_others_follow_their_val
     "conditioner",
     [
         Lookup.prompts(SPACE, WRITE, texts),
-        Lookup.classes(SPACE, NULL, "y", first=1),
+        Lookup.classes(SPACE, 0, "y", first=1),
         AttributeTokens(SPACE, 8, pooled="pooled"),
     ],
     ids=["prompts", "classes", "tokens"],
@@ -115,6 +115,21 @@ def test_what_cannot_be_written_beforehand_is_refused() -> None:
         Lookup(SPACE, {"y": torch.zeros(3)})
     with refused("prompt, attribute", "'hair'"):
         Phrases("a face", smiling=("serious", "smiling"))({"hair": "dark"})
+    phrases = [(("serious",), HAIR), ("si", HAIR), (("a", "b"), ("a", "b", "c"))]
+    for smiling, hair in phrases:
+        with refused("prompt, ", "a phrase"):
+            Lookup.prompts(SPACE, Phrases("a face", smiling=smiling, hair=hair), texts)
+    for encode in (
+        lambda _: None,
+        lambda prompts: {"y": texts(prompts[1:])["encoder_hidden_states"]},
+    ):
+        with refused("prompts, encode", "12 rows"):
+            Lookup.prompts(SPACE, WRITE, encode)
+    with refused("prompts, smiling", "the same"):
+        Lookup.prompts(SPACE, Phrases("a face", smiling=("same", "same"), hair=HAIR), texts)
+    for null in (None, -1, 2):
+        with refused("classes, null", "0 to 5"):
+            Lookup.classes(SPACE, null)  # pyright: ignore[reportArgumentType]
     with refused("conditioner, kind", "magic"):
         conditioner_of(SPACE, {"kind": "magic"})
     assert len(list(settings(SPACE))) == 12

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from copy import deepcopy
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,16 +14,23 @@ from safetensors.torch import save_file
 from torch import nn
 
 from fcfg.diffusion.codec import Autoencoder
-from fcfg.diffusion.conditioners import Lookup, conditioner_of
+from fcfg.diffusion.conditioners import AttributeTokens, Lookup, conditioner_of
 from fcfg.diffusion.foreign import ForeignNetwork
 from fcfg.diffusion.libraries import build_network, config_of, read_network
+from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.integrations.wrapping import wrap, wrap_pipeline
 from refusal import all_refused, refused
 from tiny_foreign import (
     NETWORKS,
     NULL,
+    SCM,
     SPACE,
+    TABLE,
+    WIDTH,
+    WRITE,
     autoencoder,
     foreign,
+    prompted_unet,
     texts_and_pooled,
     volume_autoencoder,
 )
@@ -184,3 +193,35 @@ def test_what_cannot_be_called_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "diffusers", None)
     with refused("network", "has the class UNet2DModel", "pip install"):
         build_network("diffusers.UNet2DModel", {})
+
+
+def test_what_cannot_be_wrapped_is_refused_in_one_line() -> None:
+    (network, _), labels = NETWORKS["unet"]()
+    (volume, config), tokens = NETWORKS["monai_unet"]()
+    even = NoiseSchedule()
+    all_refused(
+        "network",
+        lambda: wrap(type(network), even, SCM, labels),  # pyright: ignore[reportArgumentType]
+        lambda: wrap(deepcopy(network).to("meta"), even, SCM, labels),
+        lambda: wrap(volume, even, SCM, tokens, config=config | {"nonsense": 1}),
+    )
+    with refused("config of monai.DiffusionModelUNet", "of another"):
+        wrap(volume, even, SCM, tokens, config=config | {"in_channels": 1})
+    with refused("conditioner"):
+        wrap(network, even, SCM, WRITE)  # pyright: ignore[reportArgumentType]
+    with refused("source", "'hub'"):
+        wrap(network, even, SCM, labels, source="hub")  # pyright: ignore[reportArgumentType]
+    with refused("pipeline", "from_pretrained"):
+        wrap_pipeline("hub", SCM, WRITE)
+
+
+def test_a_condition_that_does_not_fit_its_network_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (network, _), _ = prompted_unet()
+    wide = wrap(network, NoiseSchedule(), SCM, AttributeTokens(SPACE, 2 * WIDTH))
+    with refused("UNet2DConditionModel", "'encoder_hidden_states'", "8x8"):
+        wide.counterfactual(torch.zeros(2, 4, 8, 8), TABLE, {"smiling": 1}, sampling=2)
+    monkeypatch.setattr(network, "forward", Mock(side_effect=torch.OutOfMemoryError))
+    with pytest.raises(torch.OutOfMemoryError):
+        wide.counterfactual(torch.zeros(2, 4, 8, 8), TABLE, {"smiling": 1}, sampling=2)

@@ -216,6 +216,8 @@ def test_a_guider_is_saved_and_loaded_and_bound_again(block: Block, tmp_path: Pa
         ({}, {}, "weights"),
         ({"smiling": float("nan")}, {}, "weights"),
         ({"pred_uncond": 1.0}, {}, "weights"),
+        (3.0, {}, "weights"),
+        ({"smiling": "3"}, {}, "weights"),
         ({"smiling": 2.0, "beard": 2.0}, {"guidance_rescale": 0.5}, "guidance_rescale"),
     ],
 )

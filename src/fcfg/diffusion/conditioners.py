@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.support.errors import InputError, check_among, quoted
+from fcfg.support.errors import InputError, check_among, check_is, quoted, short
 
 MOST_SETTINGS = 4096  # that are written and encoded beforehand
 
@@ -125,7 +125,17 @@ class Lookup(AbstractConditioner):
         prompts = [write(setting) for setting in settings(space)]
         texts = list(dict.fromkeys(prompts))
         rows = torch.tensor([texts.index(prompt) for prompt in prompts])
-        return cls(space, {name: rows_of[rows] for name, rows_of in encode(texts).items()})
+        tables = encode(texts)
+        of: list[Any] = list(tables.values()) if isinstance(tables, Mapping) else [None]
+        if not all(isinstance(each, Tensor) and len(each) == len(texts) for each in of):
+            do, expected = (
+                "encode each text",
+                f"tensors by name, with {len(texts)} rows, one a text",
+            )
+            raise InputError("prompts, encode", expected=expected, got=short(tables), do=do)
+        sums = [[float(table[row].double().sum()) for table in of] for row in rows]
+        _check_told_apart(space, [str(each) for each in sums])
+        return cls(space, {name: table[rows] for name, table in tables.items()})
 
     @classmethod
     def classes(
@@ -142,6 +152,11 @@ class Lookup(AbstractConditioner):
             name: Argument that takes labels.
             first: Label of the first combination.
         """
+        end = first + math.prod(len(attribute.choices) for attribute in space)
+        if not isinstance(null, int) or null < 0 or first <= null < end:
+            expected = f"a label beside those of the combinations, {first} to {end - 1}"
+            do = "pass that of the null class, which guidance needs"
+            raise InputError("classes, null", expected=expected, got=short(null), do=do)
         labels, following = list[int](), first
         for setting in settings(space):
             is_whole = len(setting) == len(space)
@@ -187,6 +202,16 @@ class Lookup(AbstractConditioner):
             },
             config["separate"],
         )
+
+
+def _check_told_apart(space: AttributeSpace, encoded: Sequence[str]) -> None:
+    """Refuse values of an attribute that no prompt tells apart, maybe since it was cut."""
+    written = list(zip(settings(space), encoded, strict=True))
+    for attribute in space:
+        name, choices = attribute.name, attribute.choices
+        if len({tuple(e for s, e in written if s.get(name) == c) for c in choices}) < len(choices):
+            do, expected = "write another, short one for each", "prompts that differ by its value"
+            raise InputError(f"prompts, {name}", expected=expected, got="the same for two", do=do)
 
 
 class AttributeTokens(AbstractConditioner):
@@ -252,12 +277,20 @@ class Phrases:
         self, subject: str, null: str = "", /, **phrases: Sequence[str] | Mapping[Any, str]
     ) -> None:
         self.subject, self.null = subject, null
-        self.phrases: Mapping[str, Any] = phrases
+        self.phrases: Mapping[str, Mapping[Any, str]] = {
+            name: said if isinstance(said, Mapping) else dict(enumerate(said))
+            for name, said in phrases.items()
+            if not isinstance(said, str)  # not its letters
+        }
 
     def __call__(self, setting: Setting) -> str:
         """Return the prompt of what is visible."""
-        for name in setting:
+        for name, value in setting.items():
             check_among("prompt, attribute", name, self.phrases)
+            said = self.phrases[name].get(value)
+            check_is(
+                f"prompt, {name} = {value!r}", said, str, "a phrase", do="give each value one"
+            )
         said = [self.phrases[name][value] for name, value in setting.items()]
         return ", ".join([self.subject, *said]) if said else self.null
 

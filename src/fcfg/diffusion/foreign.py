@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from fcfg.support.errors import InputError, quoted
 
 _PACKED = 2  # side of the squares of latents that Flux takes as one token
 _CALLED = 1000.0  # Flux is called with times from 0 to 1
+_MISFITS = TypeError, ValueError, AttributeError, IndexError, RuntimeError
 
 
 class ForeignNetwork(nn.Module):
@@ -115,8 +117,21 @@ class ForeignNetwork(nn.Module):
         return output[:, : x.shape[1]]  # without a learned variance
 
     def _called(self, x: Tensor, t: Tensor, arguments: Mapping[str, Any]) -> Tensor:
-        output = self.network(**{self._image: x, self._time: t}, **arguments)
+        call = partial(self.network, **{self._image: x, self._time: t}, **arguments)
+        output = call() if torch.compiler.is_compiling() else self._explained(call)
         return output[0] if isinstance(output, tuple) else output
+
+    def _explained(self, call: Callable[[], Any]) -> Any:
+        """Return what a network returns; if it fails, say what it was given."""
+        try:
+            return call()
+        except _MISFITS as error:
+            if type(error) not in _MISFITS:  # as when memory runs out
+                raise
+            name, expected = class_name(self.network), "channels and a condition that fit it"
+            got = f"{quoted(self.conditioner.names)} and its error: {error}"
+            do = "compare widths, channels and numbers of classes with its configuration"
+            raise InputError(f"network {name}", expected=expected, got=got, do=do) from error
 
 
 def foreign_denoiser(

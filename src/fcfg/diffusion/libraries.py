@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
@@ -126,6 +127,17 @@ def config_of(network: nn.Module, given: Mapping[str, Any] | None) -> dict[str, 
         )
     known = inspect.signature(type(network).__init__).parameters
     return {name: _plain(value) for name, value in config.items() if name in known}
+
+
+def check_config(network: nn.Module, config: Mapping[str, Any]) -> None:
+    """Refuse arguments that do not build a network with weights of the same shapes."""
+    name = class_name(network)
+    with torch.device("meta"):
+        built = build_network(name, config)
+    own, other = ({n: w.shape for n, w in m.state_dict().items()} for m in (network, built))
+    if own != other:
+        expected, do = "the arguments it was built from", "keep them: network = Kind(**config)"
+        raise InputError(f"config of {name}", expected=expected, got="those of another", do=do)
 
 
 def _plain(value: Any) -> Any:

@@ -64,8 +64,9 @@ def read_scheduler(scheduler: Any) -> Table:
             got="betas that were rescaled to zero terminal SNR",
             do="such networks predict velocities: check prediction_type",
         )
+    least = min(_LEAST, *(alpha / 2 for alpha in numbers if alpha > 0))  # below all others
     first = int(numbers[0] < 1)  # 0 if its first time is the clean image itself
-    levels = [1.0] * first + [alpha if alpha > 0 else _LEAST for alpha in numbers]
+    levels = [1.0] * first + [alpha if alpha > 0 else least for alpha in numbers]
     called = [max(0, t - first) for t in range(len(levels))]
     signal, noise = (tuple(map(sqrt, each)) for each in (levels, [1 - a for a in levels]))
     return Table(signal, noise, tuple(called), predicted)

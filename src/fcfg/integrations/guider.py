@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import torch
@@ -18,7 +19,7 @@ from diffusers.guiders.guider_utils import BaseGuidance, GuiderOutput, rescale_n
 from diffusers.modular_pipelines.modular_pipeline import BlockState
 from torch import Tensor
 
-from fcfg.support.errors import InputError, quoted
+from fcfg.support.errors import InputError, check_is, quoted
 
 __all__ = ["FactoredGuidance"]
 
@@ -59,6 +60,9 @@ class FactoredGuidance(BaseGuidance):
         enabled: bool = True,
     ) -> None:
         super().__init__(start, stop, enabled)
+        check_is("weights", weights, dict, "a number for every group")
+        for weight in weights.values():
+            check_is("weights", weight, Real, "a number for every group")
         reserved = {_AS_IS, _NULL_PASS} & set(weights)
         if not weights or reserved or not all(map(math.isfinite, weights.values())):
             raise InputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from types import NoneType
 from typing import Any
 
 import torch
@@ -14,10 +15,10 @@ from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.codec import AbstractCodec, Autoencoder
 from fcfg.diffusion.conditioners import AbstractConditioner, Lookup, Setting
 from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
-from fcfg.diffusion.libraries import config_of
+from fcfg.diffusion.libraries import check_config, config_of
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.pipeline.foreign import ForeignPipeline
-from fcfg.support.errors import InputError, quoted
+from fcfg.support.errors import InputError, check_is, quoted, short
 
 __all__ = ["wrap", "wrap_pipeline"]
 
@@ -55,10 +56,22 @@ def wrap(
         source: Place of its weights, instead of storing them: 'source' and, if there are some,
             'revision' and 'subfolder', as ``from_pretrained`` takes them.
     """
+    check_is("network", network, nn.Module, "a network, built from its class")
+    check_is("conditioner", conditioner, AbstractConditioner, "Lookup or AttributeTokens")
+    check_is("codec", codec, (AbstractCodec, NoneType), "an Autoencoder, or None")
+    if source is not None and {"source", *source} - {"revision", "subfolder"} != {"source"}:
+        expected, do = "'source', maybe 'revision' and 'subfolder'", "write source={'source': ...}"
+        raise InputError("source", expected=expected, got=short(source), do=do)
     is_schedule = isinstance(scheduler, NoiseSchedule)
     schedule = scheduler if is_schedule else NoiseSchedule.of(scheduler)
+    if config is not None:
+        check_config(network, config)
     foreign = ForeignNetwork(network.eval(), conditioner.eval(), config, source)
-    return ForeignPipeline(foreign_denoiser(foreign, schedule, codec), scm, judge=judge)
+    denoiser = foreign_denoiser(foreign, schedule, codec)
+    if any(weight.is_meta for weight in denoiser.state_dict().values()):
+        expected, do = "weights in memory", "load them all, without offloading, and then wrap"
+        raise InputError("network, conditioner or codec", expected=expected, got="meta", do=do)
+    return ForeignPipeline(denoiser, scm, judge=judge)
 
 
 @torch.no_grad()
@@ -84,7 +97,9 @@ def wrap_pipeline(
         judge: Classifier that reads attributes from images.
         source: Place of the weights, as of :func:`wrap`, without 'subfolder'.
     """
-    parts = pipeline.components
+    parts: Any = getattr(pipeline, "components", None)
+    check_is("pipeline", parts, dict, "one of diffusers", do="load it with from_pretrained")
+    check_is("scm", scm, StructuralCausalModel, "a fcfg.StructuralCausalModel")
     part = "transformer" if parts.get("transformer") is not None else "unet"
     network, vae = parts[part], parts["vae"]
     sizes = _sizes(pipeline, network)
