@@ -128,10 +128,7 @@ class Lookup(AbstractConditioner):
         tables = encode(texts)
         of: list[Any] = list(tables.values()) if isinstance(tables, Mapping) else [None]
         if not all(isinstance(each, Tensor) and len(each) == len(texts) for each in of):
-            do, expected = (
-                "encode each text",
-                f"tensors by name, with {len(texts)} rows, one a text",
-            )
+            expected, do = f"tensors by name, with {len(texts)} rows", "return one for each text"
             raise InputError("prompts, encode", expected=expected, got=short(tables), do=do)
         sums = [[float(table[row].double().sum()) for table in of] for row in rows]
         _check_told_apart(space, [str(each) for each in sums])
@@ -260,6 +257,10 @@ class AttributeTokens(AbstractConditioner):
         return cls(space, config["width"], config["tokens"], config["pooled"])
 
 
+def _several(said: Sequence[str]) -> Sequence[str]:
+    return () if isinstance(said, str) else said  # a text is no sequence of its letters
+
+
 class Phrases:
     """Writes a prompt from a phrase for each visible attribute.
 
@@ -278,19 +279,16 @@ class Phrases:
     ) -> None:
         self.subject, self.null = subject, null
         self.phrases: Mapping[str, Mapping[Any, str]] = {
-            name: said if isinstance(said, Mapping) else dict(enumerate(said))
+            name: said if isinstance(said, Mapping) else dict(enumerate(_several(said)))
             for name, said in phrases.items()
-            if not isinstance(said, str)  # not its letters
         }
 
     def __call__(self, setting: Setting) -> str:
         """Return the prompt of what is visible."""
         for name, value in setting.items():
             check_among("prompt, attribute", name, self.phrases)
-            said = self.phrases[name].get(value)
-            check_is(
-                f"prompt, {name} = {value!r}", said, str, "a phrase", do="give each value one"
-            )
+            said, subject = self.phrases[name].get(value), f"prompt, {name} = {value!r}"
+            check_is(subject, said, str, "a phrase", do="give each value one")
         said = [self.phrases[name][value] for name, value in setting.items()]
         return ", ".join([self.subject, *said]) if said else self.null
 
