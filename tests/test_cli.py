@@ -74,6 +74,7 @@ def test_signals_arrive_whoever_started_the_tests() -> None:
 def test_the_module_is_the_command(monkeypatch, capsys) -> None:
     monkeypatch.delitem(sys.modules, "fcfg.__main__", raising=False)
     monkeypatch.setattr(sys, "argv", ["fcfg", "--version"])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of what jaxtyping changed
     with pytest.raises(SystemExit) as stop:
         runpy.run_module("fcfg", run_name="__main__")
     assert stop.value.code == 0

@@ -16,7 +16,8 @@ from fcfg.causal.attributes import AttributeSpace, Binary
 from fcfg.cli import main
 from fcfg.datasets.check import check_folder
 from fcfg.datasets.folder import FolderData
-from fcfg.support.volumes import Cube, read_cube
+from fcfg.support.pictures import Cube
+from fcfg.support.volumes import read_cube
 from fcfg.training import read_config, train
 from refusal import refused
 

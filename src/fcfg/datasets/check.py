@@ -42,8 +42,7 @@ from fcfg.datasets.pixels import read_all
 from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.hashing import hex_digest
-from fcfg.support.pictures import SUFFIXES, Pixels
-from fcfg.support.volumes import NIFTI, Cube
+from fcfg.support.pictures import NIFTI, SUFFIXES, Cube, Pixels
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Kinds: TypeAlias = "Counter[tuple[tuple[int, ...], str]]"  # sizes and modes in the files

@@ -24,8 +24,7 @@ from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
 from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError
-from fcfg.support.pictures import Fit, Intensity, Pixels
-from fcfg.support.volumes import Cube, Window
+from fcfg.support.pictures import Cube, Fit, Intensity, Pixels, Window
 
 METADATA = "metadata.csv"
 Labels: TypeAlias = Mapping[str, Sequence[str]]  # by name of the column

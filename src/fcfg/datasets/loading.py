@@ -51,8 +51,7 @@ from fcfg.datasets.pixels import read_all
 from fcfg.support.errors import InputError, listed, refuse_all
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import hex_digest
-from fcfg.support.pictures import Pixels
-from fcfg.support.volumes import Cube
+from fcfg.support.pictures import Cube, Pixels
 
 _VERSION = 3  # of the decoding; increase it when the same file gives other pixels
 

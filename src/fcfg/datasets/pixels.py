@@ -18,17 +18,18 @@ from PIL import Image
 
 from fcfg.support.pictures import (
     DICOM,
+    Cube,
     DecodedImage,
     OpenedImage,
     Pixels,
     UnreadableError,
     decode,
+    nibabel,
     open_image,
     pydicom,
     reason,
     to_bytes,
 )
-from fcfg.support.volumes import Cube, nibabel, read_cube
 
 _GROUP = 256  # members of an archive that one thread reads, to open it less often
 
@@ -86,6 +87,8 @@ def _read_group(group: list[Source], wanted: Pixels | Cube) -> list[Result]:
     is_whole = first == Source(path)
     try:
         if isinstance(wanted, Cube):
+            from fcfg.support.volumes import read_cube
+
             return [read_cube(path, wanted)] * len(group)
         if first.row is not None:
             return _from_arrays(group, wanted)

@@ -24,8 +24,8 @@ from fcfg.model import AnyModel, model_format, training_data
 from fcfg.model.inputs import mapping_of
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.images import by_size, images_from_bytes, to_pictures, to_png
-from fcfg.support.pictures import SUFFIXES, Pixels, UnreadableError, open_image, to_bytes
-from fcfg.support.volumes import NIFTI, VolumeFile, Voxels, read_volume, volume_size
+from fcfg.support.pictures import NIFTI, SUFFIXES, Pixels, UnreadableError, open_image, to_bytes
+from fcfg.support.volumes import VolumeFile, Voxels, read_volume, volume_size
 
 _FITTED = {
     "crop": "centre-cropped to a square",

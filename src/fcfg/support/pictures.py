@@ -26,7 +26,10 @@ from fcfg.support.errors import InputError
 Intensity: TypeAlias = Literal["full", "minmax"]
 Fit: TypeAlias = Literal["crop", "pad", "stretch"]
 
+Window: TypeAlias = tuple[float, float]  # values of a volume that become -1 and 1
+
 DICOM = (".dcm", ".dicom")
+NIFTI = (".nii", ".nii.gz")  #: suffixes of files of volumes
 #: Suffixes of image files.
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", *DICOM)
 
@@ -44,6 +47,20 @@ class Pixels:
     def shape(self) -> tuple[int, ...]:
         """Channels and size of an image."""
         return self.channels, self.size, self.size
+
+
+@dataclass(frozen=True)
+class Cube:
+    """Common format of the volumes of a data set: cut or padded with black to a cube."""
+
+    size: int
+    channels: int
+    window: Window | None = None  #: each volume's own if there is none
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Channels and size of a volume."""
+        return self.channels, self.size, self.size, self.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +215,20 @@ def pydicom() -> ModuleType:
     except ImportError as error:
         got, do = "none installed", "run: pip install 'fcfg[medical]'"
         raise InputError("DICOM images", expected="the package pydicom", got=got, do=do) from error
+    return module
+
+
+def nibabel() -> ModuleType:
+    """Import the reader of NIfTI files, or say how to install it."""
+    try:
+        import nibabel as module
+    except ImportError as error:
+        raise InputError(
+            "NIfTI volumes",
+            expected="the package nibabel",
+            got="none installed",
+            do="run: pip install 'fcfg[medical]'",
+        ) from error
     return module
 
 

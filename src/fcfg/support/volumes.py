@@ -13,8 +13,7 @@ import gzip
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,13 +22,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fcfg.support.errors import InputError
 from fcfg.support.images import by_size, images_to_bytes
-from fcfg.support.pictures import DecodedImage, UnreadableError, reason
+from fcfg.support.pictures import (
+    Cube,
+    DecodedImage,
+    UnreadableError,
+    Window,
+    nibabel,
+    reason,
+)
 
-Window: TypeAlias = tuple[float, float]  # values that become -1 and 1
-
-NIFTI = (".nii", ".nii.gz")  #: suffixes of files
 _AXES = "RAS"  # of nibabel: x to the right, y anterior, z superior
 
 
@@ -44,20 +46,6 @@ class Voxels:
     def padded(self, size: tuple[int, ...]) -> tuple[int, ...]:
         """Return the size of a volume as the network gets it."""
         return tuple(-(-side // self.stride) * self.stride for side in size)
-
-
-@dataclass(frozen=True)
-class Cube:
-    """Common format of the volumes of a data set: cut or padded with black to a cube."""
-
-    size: int
-    channels: int
-    window: Window | None = None  #: each volume's own if there is none
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Channels and size of a volume."""
-        return self.channels, self.size, self.size, self.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,17 +173,3 @@ def _window(file: Any, raw: NDArray[np.float32], given: Window | None) -> tuple[
     if file.get_data_dtype() == np.uint8 and (file.dataobj.slope, file.dataobj.inter) == (1, 0):
         return (0.0, 255.0), []
     return (float(raw.min()), float(raw.max())), ["its own range of values scaled to -1..1"]
-
-
-def nibabel() -> ModuleType:
-    """Import the reader of NIfTI files, or say how to install it."""
-    try:
-        import nibabel as module
-    except ImportError as error:
-        raise InputError(
-            "NIfTI volumes",
-            expected="the package nibabel",
-            got="none installed",
-            do="run: pip install 'fcfg[medical]'",
-        ) from error
-    return module
