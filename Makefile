@@ -24,14 +24,14 @@ define install
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed and none was found"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --no-compile $$(grep '^torch==' constraints.txt) $(TORCH_INDEX:%=--index-url %)
-	$(PIP) install --no-compile -c constraints.txt -e '.[$(1)]'
+	$(PIP) install --no-compile -c constraints.txt -e ./models -e '.[$(1)]'
 endef
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml models/pyproject.toml constraints.txt
 	$(call install,app)
 	@touch $@
 
-$(DEV): pyproject.toml constraints.txt
+$(DEV): pyproject.toml models/pyproject.toml constraints.txt
 	$(call install,dev)
 	@touch $(READY) $@
 
@@ -50,7 +50,7 @@ test-all: $(DEV) test-lowest  ## run the long tests, too, with the coverage of l
 .venv-lowest/.ready: pyproject.toml constraints.txt constraints-lowest.txt
 	@test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
-	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e '.[app,diffusers,medical,monai,tensorboard]' pytest hypothesis beartype scikit-learn scipy httpx2
+	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e ./models -e '.[app,diffusers,medical,monai,tensorboard]' pytest hypothesis beartype scikit-learn scipy httpx2
 	@touch $@
 
 test-lowest: .venv-lowest/.ready  ## run all tests with the oldest packages we promise to support

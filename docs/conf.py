@@ -67,6 +67,7 @@ napoleon_use_ivar = True
 _LINKS = {
     "](docs/": "](",
     "](src/": "](../src/",
+    "](models/": "](../models/",
     "](CHANGELOG.md": "](changelog.md",
     "](CONTRIBUTING.md": "](contributing.md",
 }

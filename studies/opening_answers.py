@@ -7,10 +7,10 @@ Each is of the first picture, with the first attribute changed as far as a galle
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import fcfg
+from fcfg.storage import shipped
 from fcfg.studio.answers import Answers
 from fcfg.studio.engine import Job
 from fcfg.studio.export import other_values
@@ -18,8 +18,6 @@ from fcfg.studio.models import OPENING, Opening, as_studio_models
 from fcfg.studio.pictures import find_samples
 from fcfg.studio.questions import Question, prepare_question
 from fcfg.support.hashing import digest_of
-
-MODELS = Path(fcfg.__file__).parent / "pipeline" / "models"
 
 
 def opening_of(name: str) -> Opening:
@@ -46,4 +44,4 @@ def opening_of(name: str) -> Opening:
 if __name__ == "__main__":
     for name in ("portraits", "portraits-128", "portraits-causal", "digits", "radiographs"):
         text = opening_of(name).model_dump_json(indent=1)
-        (MODELS / name / OPENING).write_text(f"{text}\n", "utf-8")
+        (shipped()[name] / OPENING).write_text(f"{text}\n", "utf-8")

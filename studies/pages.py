@@ -28,6 +28,7 @@ def pages(root: Path = ROOT) -> Iterator[Path]:
     """Yield all pages that may have generated sections."""
     yield from (root / "README.md", *sorted(root.glob("docs/*.md")))
     yield from sorted(root.glob("src/fcfg/pipeline/models/*/README.md"))
+    yield from sorted(root.glob("models/src/fcfg_models/*/README.md"))
 
 
 def filled(text: str, folder: str = "docs") -> str:

@@ -6,13 +6,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from estimates import UNTUNED, Line, dos, kept, read, run, source, stored, table
 from fcfg.guidance import Guidance
 from fcfg.reports.wording import number
+from fcfg.storage import shipped
 
-MODELS = Path(__file__).parents[1] / "src" / "fcfg" / "pipeline" / "models"
 FCFG = "fcfg:affected=3.0,invariant=1.2"
 _FACES = ("smiling", "male", "young")
 _TRUTH = (
@@ -77,7 +76,7 @@ def _calibrated(do: str, name: str) -> Line:
 
 
 def _weights(name: str) -> dict[str, dict[str, float]]:
-    return json.loads((MODELS / name / "calibration.json").read_text("utf-8"))["attributes"]
+    return json.loads((shipped()[name] / "calibration.json").read_text("utf-8"))["attributes"]
 
 
 def _rule(line: Line) -> str:

@@ -443,7 +443,7 @@ def test_an_interrupted_command_says_how_to_resume_and_leaves_a_shipped_model_as
     def stop(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fcfg.storage.folder._MODELS", Path.cwd())
+    monkeypatch.setattr("fcfg.storage.places._OWN", Path.cwd())
     with monkeypatch.context() as patch:
         patch.setattr("fcfg.calibration.measurements.Measurement._measured", stop)
         assert main(["calibrate", model, *WORDS]) == 130

@@ -270,25 +270,27 @@ def test_only_development_installs_what_developers_need(target: str, tmp_path: P
     plan = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "constraints.txt) --index-url https://a.b/cpu\n" in plan
     extra = "app" if target in ("demo", "studio") else "dev"
-    assert f"-c constraints.txt -e '.[{extra}]'\n" in plan
-    assert plan.count(" -e ") == 1
+    assert f"-c constraints.txt -e ./models -e '.[{extra}]'\n" in plan
+    assert plan.count(" -e '") == 1
 
 
 def test_development_has_the_packages_of_every_extra() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     names = {each.partition(">=")[0] for requirements in extras.values() for each in requirements}
-    assert names == set(extras["dev"])
+    assert names == {*extras["dev"], "fcfg-models"}  # which lies beside the package in a clone
 
 
-def test_the_wheel_has_every_file_of_the_package_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "home"), [("fcfg", ROOT), ("fcfg_models", ROOT / "models")])
+def test_a_wheel_has_every_file_of_its_package_and_nothing_else(
+    name: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wheel that is built here, without a network."""
+    """Wheels that are built here, without a network."""
     backend = pytest.importorskip("hatchling.build", reason="hatchling comes with the dev extra")
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(home)
     wheel = zipfile.ZipFile(tmp_path / backend.build_wheel(str(tmp_path))).namelist()
-    about = f"fcfg-{fcfg.__version__}.dist-info"
-    files = [file for file in (ROOT / "src").rglob("*") if file.is_file()]
-    ours = {str(f.relative_to(ROOT / "src")) for f in files if "__pycache__" not in f.parts}
-    names = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
-    assert set(wheel) == ours | {f"{about}/{name}" for name in names}
+    about = f"{name}-{fcfg.__version__}.dist-info"
+    files = [file for file in (home / "src").rglob("*") if file.is_file()]
+    ours = {str(f.relative_to(home / "src")) for f in files if "__pycache__" not in f.parts}
+    names = ["METADATA", "WHEEL", "RECORD", "licenses/LICENSE"]
+    names += ["entry_points.txt"] if name == "fcfg" else []
+    assert set(wheel) == ours | {f"{about}/{each}" for each in names}

@@ -16,8 +16,9 @@ import pages
 from estimates import RESULTS, Line, read, stored
 from fake_results import CFG, FCFG
 from fcfg.metrics import Bootstrap, mean
+from fcfg.storage import shipped
 from refusal import refused
-from sections import MODELS, section
+from sections import section
 
 START, END = "<!-- generated: truth-bound -->", "<!-- end -->"
 
@@ -120,12 +121,10 @@ def tables(text: str) -> Iterator[list[str]]:
 def calibrated() -> set[str]:
     """Return the beginnings of labels that only calibrated weights have."""
     found: set[str] = set()
-    for file in MODELS.glob("*/calibration.json"):
-        rule = "CFG" if file.parent.name in ("digits", "radiographs") else "contrast"
-        weights = [
-            own["weight"] for own in json.loads(file.read_text("utf-8"))["attributes"].values()
-        ]
-        found |= {f"anchored {rule} {weight}" for weight in weights}
+    for folder in shipped().values():
+        rule = "CFG" if folder.name in ("digits", "radiographs") else "contrast"
+        record = json.loads((folder / "calibration.json").read_text("utf-8"))
+        found |= {f"anchored {rule} {own['weight']}" for own in record["attributes"].values()}
     return found
 
 

@@ -15,17 +15,15 @@ from fcfg.generation import sample_pictures
 from fcfg.metrics import stroke_thickness
 from fcfg.storage import shipped
 
-ROOT = Path(__file__).parents[1]
-MODELS = ROOT / "src" / "fcfg" / "pipeline" / "models"
-
-
 DRAWN = ("portraits", "portraits-128", "portraits-causal")
 REAL = ("digits", "radiographs")
 
 
 def test_all_shipped_weights_fit_into_40_megabytes() -> None:
     assert set(shipped()) == {*DRAWN, *REAL}
-    sizes = [path.stat().st_size for path in MODELS.rglob("*.safetensors")]
+    sizes = [
+        path.stat().st_size for home in shipped().values() for path in home.glob("*.safetensors")
+    ]
     assert 0 < sum(sizes) <= 40e6
 
 
@@ -39,6 +37,16 @@ def test_a_shipped_name_goes_before_a_folder_and_an_unknown_one_names_the_shippe
         fcfg.load("./portraits")
 
 
+def test_a_model_of_the_second_package_is_refused_with_its_name_where_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fcfg.storage.places._MORE", "fcfg_models_of_nobody")
+    assert {*shipped()} == {"portraits", "portraits-128"}
+    for name, advice in (("digits", "fcfg\\[models\\]"), ("digit", "mean 'digits'")):
+        with pytest.raises(fcfg.InputError, match=advice):
+            fcfg.load(name)
+
+
 @pytest.mark.parametrize("name", shipped())
 def test_a_shipped_model_says_where_it_comes_from(name: str) -> None:
     pipeline = fcfg.load(name)
@@ -46,18 +54,18 @@ def test_a_shipped_model_says_where_it_comes_from(name: str) -> None:
     assert training["seed"] == 0
     if name in DRAWN:
         assert training["data"]["seed"] < portraits.EVALUATION_SEED
-    card = (MODELS / name / "README.md").read_text()
+    card = (shipped()[name] / "README.md").read_text()
     assert "commit" in card
     assert "![" in card
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_the_table_of_a_card_is_what_was_measured_on_the_very_model(name: str) -> None:
-    config = (MODELS / name / "config.json").read_bytes()
-    card = (MODELS / name / "README.md").read_text("utf-8")
+    config = (shipped()[name] / "config.json").read_bytes()
+    card = (shipped()[name] / "README.md").read_text("utf-8")
     assert f"config.json sha256 {hashlib.sha256(config).hexdigest()[:12]}." in card
     weights = set(json.loads(config)["files"].values())
-    assert weights == {path.name for path in (MODELS / name).glob("*.safetensors")}
+    assert weights == {path.name for path in (shipped()[name]).glob("*.safetensors")}
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -11,9 +11,9 @@ from fcfg.storage.folder import (
     read_outline,
     replaced_files,
     save_model,
-    shipped,
 )
 from fcfg.storage.kinds import FORMAT, ModelConfig, Storage, find_setting, register_kind
+from fcfg.storage.places import shipped
 
 __all__ = [
     "FORMAT",

@@ -12,7 +12,6 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
@@ -28,6 +27,14 @@ from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.networks import Judge
 from fcfg.judge import AttributeJudge
 from fcfg.storage.kinds import FORMAT, ModelConfig, Storage, find_kind
+from fcfg.storage.places import (
+    ADVICE,
+    CONFIG,
+    as_folder,
+    check_exists,
+    expected_folder,
+    model_folder,
+)
 from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError, check_among, check_is
 from fcfg.support.files import write_atomically
@@ -35,9 +42,6 @@ from fcfg.support.hashing import digest_of_values
 from fcfg.support.weights import check_finite
 from fcfg.version import __version__
 
-CONFIG = "config.json"
-ADVICE = "check the path, or copy the folder again"
-_MODELS = Path(__file__).parents[1] / "pipeline" / "models"
 _HEADER = 4096  # bytes that a file of weights may have for each tensor, beside its numbers
 
 
@@ -53,11 +57,6 @@ class StorableModel(Protocol):
     def image_model(self) -> nn.Module:
         """Everything that is trained to make images."""
         ...
-
-
-def shipped() -> tuple[str, ...]:
-    """Return the names of the models that come with the package."""
-    return tuple(sorted(config.parent.name for config in _MODELS.glob(f"*/{CONFIG}")))
 
 
 def read_outline(path: str | os.PathLike[str]) -> tuple[type[Any], CausalGraph]:
@@ -81,32 +80,10 @@ def replaced_files(folder: Path) -> set[str]:
     return weights | {record.file for record in config.records.values()}
 
 
-def as_folder(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a folder; refuse what is no path."""
-    check_is("checkpoint", path, (str, os.PathLike), "the path of a folder")
-    return Path(path)
-
-
-def model_folder(path: str | os.PathLike[str]) -> Path:
-    """Return the folder of a model, or of one that comes with the package by its name."""
-    folder = as_folder(path)
-    return _MODELS / folder if str(path) in shipped() else folder
-
-
 def read_config(folder: Path) -> tuple[ModelConfig[Any], dict[str, Any]]:
     """Return the config, and the same as plain values."""
-    subject = f"checkpoint {folder}"
-    names = f", or one of the shipped models ({', '.join(shipped())})" if shipped() else ""
-    expected = f"a folder with a {CONFIG} that fcfg wrote{names}"
-    if not os.path.exists(folder / CONFIG):  # unlike Path.exists, False for too long a name
-        close = get_close_matches(str(folder), shipped(), n=1)
-        found = "a file" if os.path.isfile(folder) else "no such folder"
-        raise InputError(
-            subject,
-            expected=expected,
-            got=f"no {CONFIG} in it" if os.path.isdir(folder) else found,
-            do=f"did you mean '{close[0]}'?" if close else ADVICE,
-        )
+    check_exists(folder)
+    subject, expected = f"checkpoint {folder}", expected_folder()
     text = read_text(folder / CONFIG, subject, expected=expected)
     values = parse_json(text, f"{subject}, {CONFIG}", do=ADVICE)
     if "format" not in values:
