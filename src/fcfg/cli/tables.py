@@ -94,6 +94,6 @@ def print_numbers(comparison: Comparison) -> None:
 
     shown = (comparison.drift.group, "error to the truth", "after reversal")
     for do in comparison.dos:
-        words = in_words(comparison.rows[do][0].run.summary, do)
+        words = in_words(comparison.measured[do].rows[0].run.summary, do)
         print_table(replace(numbers(comparison, do).only(shown), title=f"{named(do)}: {words}"))
     print_overview(comparison)

@@ -32,7 +32,8 @@ class Metric:
     unit: str | None  #: for discrete attributes and whole images; None: not defined for them
     continuous_unit: str | None = None  #: for continuous attributes; {name} is the attribute
     group: str = ""  #: heading above its columns in tables; "" leaves it out there
-    better: Better = ""
+    better: Better = ""  #: of whole images, and of attributes that should not change
+    reached: Better | None = None  #: of targets and what follows; None: as effectiveness says
     paper: str = ""  #: field of :class:`fcfg.reports.paper.PaperRow`, if the paper reports it
     signed: bool = False  #: whether both signs have a meaning
     is_relative: bool = False  #: whether it is a difference from no guidance
@@ -62,10 +63,16 @@ class Metric:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("auroc", "AUROC", 1, _AUROC, None, _EFFECT, "↑", "auroc", field=_EFFECT),
-        Metric("error", "error", 2, None, _OWN, _EFFECT, "↓", field=_EFFECT),
+        Metric(
+            *("auroc", "AUROC", 1, _AUROC, None, _EFFECT),
+            reached="↑",
+            paper="auroc",
+            field=_EFFECT,
+        ),
+        Metric("error", "error", 2, None, _OWN, _EFFECT, reached="↓", field=_EFFECT),
         Metric(
             *("delta", "Δ", 1, _AUROC, _OWN),
+            reached="",
             paper="delta",
             signed=True,
             is_relative=True,
@@ -77,20 +84,24 @@ METRICS: dict[str, Metric] = {
             continuous_digits=2,
         ),
         Metric(
-            "shift", "shift", 3, PROBABILITY, SD, "shift", "→ 0", signed=True, is_relative=True
+            *("shift", "shift", 3, PROBABILITY, SD, "shift", "→ 0", "↑"),
+            signed=True,
+            is_relative=True,
         ),
-        Metric("factor_error", "factor error", 2, SD, SD, "factor error", "→ 0", signed=True),
+        Metric(
+            *("factor_error", "factor error", 2, SD, SD, "factor error", "→ 0", "→ 0"), signed=True
+        ),
         Metric("truth_mae", "MAE", 4, _PIXELS, None, _TRUTH, "↓"),
         Metric("truth_changed", "changed pixels", 2, "of the change", None, _TRUTH, "↓"),
         Metric("change_mae", "MAE", 3, _PIXELS, None, "change"),
         Metric("change_lpips", "LPIPS", 3, "LPIPS", None, "change"),
-        Metric("reversal_mae", "MAE", 3, _PIXELS, None, "after reversal", "↓", "mae"),
-        Metric("reversal_lpips", "LPIPS", 3, "LPIPS", None, "after reversal", "↓", "lpips"),
+        Metric("reversal_mae", "MAE", 3, _PIXELS, None, "after reversal", "↓", paper="mae"),
+        Metric("reversal_lpips", "LPIPS", 3, "LPIPS", None, "after reversal", "↓", paper="lpips"),
         Metric("repeated_mae", "MAE", 3, _PIXELS, None, "after all cycles", "↓"),
         Metric("repeated_lpips", "LPIPS", 3, "LPIPS", None, "after all cycles", "↓"),
         Metric("minimality", "CLD", 3, "CLD", None, "minimality", "↓"),
         Metric("fd_judge", "FD-judge", 1, "FD-judge", None, _FRECHET, "↓"),
-        Metric("fid", "FID", 1, "FID", None, _FRECHET, "↓", "fid"),
+        Metric("fid", "FID", 1, "FID", None, _FRECHET, "↓", paper="fid"),
         Metric("evaluations", "rows", 0, "rows", None, "cost", "↓"),
         Metric("seconds", "seconds", 3, "s", None, "cost", "↓"),
     )

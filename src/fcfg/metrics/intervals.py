@@ -11,7 +11,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -104,6 +104,10 @@ class Estimate:
             raise InputError("difference", expected=expected, got=f"{ours} and {theirs}", do=do)
         return Estimate(self.value - other.value, self.replicates - other.replicates, self.n)
 
+    def __abs__(self) -> Estimate:
+        """The distance from 0."""
+        return Estimate(abs(self.value), np.abs(self.replicates), self.n)
+
     def scaled(self, factor: float) -> Estimate:
         """Multiply by a factor, such as 100 for an AUROC in percent."""
         return Estimate(self.value * factor, self.replicates * factor, self.n)
@@ -118,6 +122,15 @@ def mean(values: ArrayLike, bootstrap: Bootstrap) -> Estimate:
     column = check_column("values", values, bootstrap)
     replicates = (bootstrap.counts @ column) / bootstrap.n
     return Estimate(float(column.sum() / bootstrap.n), replicates, bootstrap.n)
+
+
+def average(estimates: Iterable[Estimate | None]) -> Estimate | None:
+    """The mean of those estimates there are, on the same images; None if there are none."""
+    given = [estimate for estimate in estimates if estimate is not None]
+    if not given:
+        return None
+    value = float(np.mean([estimate.value for estimate in given]))
+    return Estimate(value, np.mean([e.replicates for e in given], axis=0), given[0].n)
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike, bootstrap: Bootstrap) -> Estimate:

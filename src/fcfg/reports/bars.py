@@ -7,8 +7,8 @@ from functools import partial
 from fcfg.evaluation.metric_table import Metric
 from fcfg.metrics import Estimate
 from fcfg.reports import svg
-from fcfg.reports.comparison import Comparison, Row
-from fcfg.reports.measures import column_of, measured
+from fcfg.reports.comparison import Comparison
+from fcfg.reports.measures import Row, estimated
 from fcfg.reports.table import Column
 from fcfg.reports.template import rendered
 
@@ -18,14 +18,15 @@ def bar_panels(comparison: Comparison, metric: Metric) -> list[svg.Panel]:
 
     Of one run all settings are shown, of several those that represent the models.
     """
-    every = [column_of(comparison, metric, name) for name in comparison.space.names]
     panels: dict[str, list[tuple[Column, list[tuple[Row, Estimate]]]]] = {}
     ends: dict[str, list[float]] = {}  # by unit
     for do in comparison.dos:
-        rows = comparison.rows[do] if comparison.is_alone else comparison.picked(do)
-        for column in every:
-            found = [(row, measured(column, row)) for row in rows]
-            bars = [(row, value) for row, value in found if isinstance(value, Estimate)]
+        measured = comparison.measured[do]
+        rows = measured.rows if comparison.is_alone else comparison.picked(do)
+        for column, values in measured.every.items():
+            if column.metric != metric.name or not column.attribute:
+                continue
+            bars = [(row, value) for row in rows if (value := estimated(values[row]))]
             if bars:
                 panels.setdefault(do, []).append((column, bars))
                 parts = ((value.low, value.value, value.high) for _, value in bars)

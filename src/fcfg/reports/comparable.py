@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fcfg.evaluation.result_files import JSON, Result, read_results
-from fcfg.evaluation.summary import check_whole
+from fcfg.evaluation.summary import Summary, check_whole
 from fcfg.reports.wording import hardware, listed, named
 from fcfg.support.errors import InputError, quoted
 
@@ -30,6 +30,18 @@ class Source:
     path: Path
     name: str  #: of its model, unique among several
     result: Result = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Run(Source):
+    """One run of one model, over the common images."""
+
+    summary: Summary = field(repr=False)
+
+    @property
+    def header(self) -> JSON:
+        """Header of the run."""
+        return self.summary.header
 
 
 def read_comparable(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Source], list[str]]:

@@ -1,4 +1,4 @@
-"""Runs on the same images, and their rows; one run is a comparison of its settings.
+"""Runs on the same images, and what was measured; one run is a comparison of its settings.
 
 All runs are summarised over the same images in the same order, with the same resamples, so
 differences between them are paired as those within a run are.
@@ -8,52 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.evaluation.metric_table import METRICS, Metric
-from fcfg.evaluation.result_files import BASELINE, JSON
-from fcfg.evaluation.summary import Cell, Summary, summarise
+from fcfg.evaluation.result_files import BASELINE
+from fcfg.evaluation.summary import summarise
 from fcfg.metrics import MIN_IMAGES
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
-from fcfg.reports.comparable import Source, read_comparable
+from fcfg.reports.comparable import Run, read_comparable
 from fcfg.reports.failures import failures, unread
-from fcfg.reports.rule_styles import TINTS, Setting, setting, strongest
+from fcfg.reports.measures import Measured, Row, measure
+from fcfg.reports.rule_styles import TINTS, setting, strongest
 from fcfg.reports.wording import has_trait, missing, named, too_few
 from fcfg.support.errors import InputError, check_among, quoted
-
-
-@dataclass(frozen=True, eq=False)
-class Run(Source):
-    """One run of one model, over the common images."""
-
-    summary: Summary = field(repr=False)
-
-    @property
-    def header(self) -> JSON:
-        """Header of the run."""
-        return self.summary.header
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """One intervention under one setting of one model."""
-
-    run: Run
-    cell: Cell = field(repr=False)
-    setting: Setting  #: with the name and the colour of the model, beside others
-
-    @property
-    def is_default(self) -> bool:
-        """Whether it is the answer that its model gives by default."""
-        defaults = self.run.header["model"].get("defaults", {})
-        return defaults.get(self.cell.do) == self.cell.guidance
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """Its model, and its setting."""
-        return self.run.name, self.setting.label + " (default)" * self.is_default
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +30,10 @@ class Comparison:
     """Runs that answer the same questions on the same images."""
 
     runs: tuple[Run, ...]
-    rows: dict[str, tuple[Row, ...]]
-    """By intervention that at least two runs have, if there are two; by model and in the order of
-    its run. The null intervention is last, if it was asked."""
+    drift: Metric  #: how far an attribute moved
+    measured: dict[str, Measured]
+    """By intervention that at least two runs have, if there are two. The null intervention is
+    last, if it was asked."""
     notes: tuple[str, ...]  #: what is missing or left out, and why
     against: tuple[str, str] | None
     """Name and setting of the reference of differences; "" is the default or strongest."""
@@ -86,23 +56,7 @@ class Comparison:
     @property
     def dos(self) -> tuple[str, ...]:
         """Interventions that change something."""
-        return tuple(do for do in self.rows if do)
-
-    @property
-    def drift(self) -> Metric:
-        """How far an attribute moved: from the truth, from real images, or from no guidance.
-
-        The truth is preferred. Models share no answer without guidance, and are compared with real
-        images if there are enough.
-        """
-        if all(run.summary.knows_truth for run in self.runs):
-            return METRICS["factor_error"]
-        return METRICS["shift" if self.is_alone or self.n < MIN_IMAGES else "delta_real"]
-
-    @property
-    def unread(self) -> list[str]:
-        """Attributes that a judge reads from real images no better than chance."""
-        return list(dict.fromkeys(name for run in self.runs for name in unread(run.summary)))
+        return tuple(do for do in self.measured if do)
 
     @property
     def failures(self) -> list[str]:
@@ -116,7 +70,7 @@ class Comparison:
         def rank(row: Row) -> tuple[bool, float, bool]:
             return row.is_default, row.setting.strength, row.setting.factored
 
-        by_model = groupby(self.rows[do], lambda row: row.run.name)
+        by_model = groupby(self.measured[do].rows, lambda row: row.run.name)
         return [max(rows, key=rank) for _, rows in by_model]
 
     def picked(self, do: str) -> list[Row]:
@@ -126,7 +80,7 @@ class Comparison:
         """
         if not self.is_alone:
             return self.representative(do)
-        rows = {row.setting: row for row in self.rows[do]}
+        rows = {row.setting: row for row in self.measured[do].rows}
         anchored = [own for own in rows if own.anchored and own.weights][:1]
         chosen = dict.fromkeys(own for own in (*strongest([*rows]), *anchored) if own)
         return [rows[own] for own in chosen or [*rows][:1]]
@@ -136,7 +90,7 @@ class Comparison:
         if self.against is None:
             return None
         name, text = self.against
-        rows = self.rows[do] if text else self.representative(do)
+        rows = self.measured[do].rows if text else self.representative(do)
         found = (r for r in rows if r.run.name == name and text in ("", r.cell.guidance))
         return next(found, None)
 
@@ -154,21 +108,42 @@ def compare(
         resamples: Number of bootstrap resamples of the images.
     """
     sources, notes = read_comparable(paths)
-    runs = tuple(
+    runs = [
         Run(own.path, own.name, own.result, summarise(own.result, resamples=resamples))
         for own in sources
-    )
+    ]
+    return compared(runs, notes, against)
+
+
+def compared(
+    runs: Sequence[Run], notes: Sequence[str] = (), against: str | None = None
+) -> Comparison:
+    """Compare runs on the same images, with notes on them."""
     dos, alone = _shared_interventions(runs)
-    rows = {do: own for do in (*dos, "") if (own := _rows(runs, do))}
-    found = Comparison(runs, rows, (), _reference(runs, dos, against))
-    few = [f"{too_few(found.n)}."] if found.n < MIN_IMAGES else []
-    blind = [
+    blind = dict.fromkeys(name for run in runs for name in unread(run.summary))
+    drift, n = _drift(runs), runs[0].summary.n
+    measured = {do: measure(rows, drift, blind) for do in (*dos, "") if (rows := _rows(runs, do))}
+    few = [f"{too_few(n)}."] if n < MIN_IMAGES else []
+    poor = [
         f"The judge reads {name} from these factual images no better than chance, so means leave "
         "it out."
-        for name in found.unread
+        for name in blind
     ]
     absent = dict.fromkeys(note for run in runs for note in missing(run.header))
-    return replace(found, notes=(*notes, *alone, *blind, *few, *absent))
+    notes = (*notes, *alone, *poor, *few, *absent)
+    return Comparison(tuple(runs), drift, measured, notes, _reference(runs, dos, against))
+
+
+def _drift(runs: Sequence[Run]) -> Metric:
+    """How far an attribute moved: from the truth, from real images, or from no guidance.
+
+    The truth is preferred. Models share no answer without guidance, and are compared with real
+    images if there are enough.
+    """
+    if all(run.summary.knows_truth for run in runs):
+        return METRICS["factor_error"]
+    few = runs[0].summary.n < MIN_IMAGES
+    return METRICS["shift" if few or len(runs) == 1 else "delta_real"]
 
 
 def _rows(runs: Sequence[Run], do: str) -> tuple[Row, ...]:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import MIN_IMAGES, Estimate
-from fcfg.reports.wording import average, listed, named, with_interval
+from fcfg.metrics.intervals import average
+from fcfg.reports.wording import listed, named, with_interval
 
 #: Largest distance between two images that should be the same, as a share of the distance between
 #: unrelated images.

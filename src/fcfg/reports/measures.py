@@ -1,148 +1,158 @@
-"""The columns of all tables: what each measures, which value is better, and which is best."""
+"""What was measured under an intervention: rows, columns, and a number of each row in each column.
+
+Every table, figure and file takes its numbers from here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from fcfg.evaluation.metric_table import METRICS, Better, Metric, effectiveness
+from fcfg.evaluation.metric_table import METRICS, Metric, effectiveness
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.evaluation.summary import Cell
-from fcfg.metrics import Estimate
-from fcfg.reports.comparison import Comparison, Row
+from fcfg.metrics.intervals import Estimate, average
+from fcfg.reports.comparable import Run
+from fcfg.reports.rule_styles import Setting
 from fcfg.reports.table import Column
-from fcfg.reports.wording import average, distance
 
 Value: TypeAlias = Estimate | float | None
+Values: TypeAlias = "dict[Row, Value]"
 TARGET, REST = "target", "off target"
-_REACHED: dict[str, Better] = {"factor_error": "→ 0", "shift": "↑"}  # drift of a target
+_SCORES = ("auroc", "error", "delta")
 
 
-def measured(column: Column, row: Row) -> Value:
-    """The number of a row; no guidance does not differ from itself."""
-    metric = METRICS[column.metric]
-    is_itself = metric.is_relative and row.cell.guidance == BASELINE
-    return None if is_itself else mean(metric, row, column.names)
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One intervention under one setting of one model."""
+
+    run: Run
+    cell: Cell = field(repr=False)
+    setting: Setting  #: with the name and the colour of the model, beside others
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is the answer that its model gives by default."""
+        defaults = self.run.header["model"].get("defaults", {})
+        return defaults.get(self.cell.do) == self.cell.guidance
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Its model, and its setting."""
+        return self.run.name, self.setting.label + " (default)" * self.is_default
 
 
-def mean(metric: Metric, row: Row, names: Iterable[str]) -> Value:
-    """Mean over those attributes that were measured; a number without an interval as it is."""
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The numbers of one intervention, by column and row."""
+
+    rows: tuple[Row, ...]  #: by model and in the order of its run
+    every: dict[Column, Values] = field(repr=False)
+    """All metrics of all attributes and of whole images. No guidance has no difference from
+    itself."""
+    table: dict[Column, Values] = field(repr=False)  #: what its table shows
+    aims: dict[Column, Values] = field(repr=False)
+    """What a good answer reaches, the same under all interventions; distances where nearer to 0 is
+    better."""
+    reach: dict[Column, Values] = field(repr=False)  #: mean drift of targets, by unit
+    rest: dict[Column, Values] = field(repr=False)  #: mean drift of what should not change
+
+
+def measure(rows: tuple[Row, ...], drift: Metric, unread: Collection[str]) -> Measured:
+    """Take the numbers of an intervention from the summaries of its runs.
+
+    Args:
+        rows: Rows of the intervention.
+        drift: Metric of how far an attribute moved.
+        unread: Attributes that the judge cannot read, which means leave out.
+    """
+    cell, space = rows[0].cell, rows[0].run.summary.space
+
+    def means(metric: Metric, names: Iterable[str], title: str, **look: Any) -> list[Column]:
+        by_unit: dict[str, list[str]] = {}
+        for name in names:
+            if name not in unread and (unit := metric.unit_of(space, name)):
+                by_unit.setdefault(unit, []).append(name)
+        return [
+            replace(
+                _single(rows[0], metric, own[0]), names=tuple(own), role="", title=title, **look
+            )
+            for own in by_unit.values()
+        ]
+
+    def values(column: Column) -> Values:
+        return {row: _mean(METRICS[column.metric], row, column.names) for row in rows}
+
+    def shown(column: Column) -> Values:
+        is_relative, found = METRICS[column.metric].is_relative, values(column)
+        plain = [row for row in rows if is_relative and row.cell.guidance == BASELINE]
+        return found | dict.fromkeys(plain)
+
+    every = {
+        own: shown(own)
+        for name in (*space.names, "")
+        for metric in METRICS.values()
+        if (own := _single(rows[0], metric, name)).unit or not name
+    }
+    measures = dict.fromkeys(effectiveness(space, name) for name in cell.targets)
+    goals = [own for one in measures for own in means(one, cell.targets, TARGET)]
+    reach = means(drift, cell.targets, TARGET, better=drift.reached or "")
+    rest = means(drift, cell.invariant, REST)
+    scores = [own for own in every if own.attribute and own.metric in _SCORES]
+    moved = [own for own in every if own.attribute and own.metric == drift.name]
+    images = [own for own in every if own.group and not own.attribute]
+    table = {own: shown(own) for own in (*scores, *moved, *rest, *images)}
+    aims = {own: shown(own) for own in (*goals, *reach, *rest, *images) if own.better}
+    return Measured(
+        rows,
+        every,
+        {own: found for own, found in table.items() if set(found.values()) != {None}},
+        {
+            own: {row: sized(own, value) for row, value in found.items()}
+            for own, found in aims.items()
+            if any(map(estimated, found.values()))
+        },
+        {own: values(own) for own in reach},
+        {own: values(own) for own in rest},
+    )
+
+
+def _single(row: Row, metric: Metric, name: str) -> Column:
+    """A metric of one attribute, or of whole images."""
+    cell, space = row.cell, row.run.summary.space
+    unit, is_delta = metric.unit_of(space, name) or "", bool(name) and metric.name == "delta"
+    better = metric.better
+    if name in cell.affected:
+        own = effectiveness(space, name).reached if metric.reached is None else metric.reached
+        better = own or ""
+    elif not cell.do and metric.name.startswith("change"):
+        better = "↓"  # where nothing should change
+    return Column(
+        name if name and not is_delta else metric.title,
+        unit if name else "",
+        metric.digits_in(unit),
+        metric.signed,
+        better,
+        effectiveness(space, name).group if is_delta else metric.group,
+        metric.name,
+        TARGET if name in cell.targets else "follows" if name in cell.affected else "",
+        is_delta,  # below the effectiveness
+        (name,),
+    )
+
+
+def _mean(metric: Metric, row: Row, names: Sequence[str]) -> Value:
+    """The number of one attribute or of whole images, or the mean over those that have one."""
     found = [metric.value(row.run.summary, row.cell, name) for name in names]
-    plain = next((one for one in found if isinstance(one, float)), None)
-    return average(one for one in found if isinstance(one, Estimate)) or plain
+    return average(map(estimated, found)) if len(found) > 1 else found[0]
 
 
-def gap(column: Column, row: Row, other: Row) -> Value:
-    """Paired difference of two rows; None if either has no number."""
-    ours, theirs = (sized(column, measured(column, one)) for one in (row, other))
-    if isinstance(ours, Estimate):
-        return ours - theirs if isinstance(theirs, Estimate) else None
-    return ours - theirs if isinstance(theirs, float) and ours is not None else None
+def estimated(value: Value) -> Estimate | None:
+    """A number with an interval; None of others."""
+    return value if isinstance(value, Estimate) else None
 
 
 def sized(column: Column, value: Value) -> Value:
     """What is compared between rows: the number, or its distance from 0."""
-    if column.better == "→ 0" and isinstance(value, Estimate):
-        return distance(value)
-    return value
-
-
-def best(column: Column, values: Sequence[Value]) -> int | None:
-    """Place of the best value, if its paired difference from the next one excludes 0."""
-    sign = {"": 0, "↑": -1, "↓": 1, "→ 0": 1}[column.better]
-    every = {k: sized(column, value) for k, value in enumerate(values)}
-    sizes = {k: size for k, size in every.items() if isinstance(size, Estimate)}
-    ranked = sorted(sizes, key=lambda k: sign * sizes[k].value)
-    if not sign or len(ranked) < 2 or not (sizes[ranked[0]] - sizes[ranked[1]]).excludes_zero:
-        return None
-    return ranked[0]
-
-
-def every_number(comparison: Comparison) -> list[Column]:
-    """All metrics of all attributes and of whole images."""
-    return [
-        own
-        for name in (*comparison.space.names, "")
-        for metric in METRICS.values()
-        if (own := column_of(comparison, metric, name)).unit or not name
-    ]
-
-
-def measures(comparison: Comparison, do: str) -> list[Column]:
-    """The columns of an intervention that have numbers."""
-    rows = comparison.rows[do]
-    found = [
-        *_of_attributes(comparison, rows[0].cell),
-        *means(comparison, comparison.drift, rows[0].cell.invariant, REST),
-        *_of_images(comparison, do),
-    ]
-    return [own for own in found if any(measured(own, row) is not None for row in rows)]
-
-
-def aims(comparison: Comparison, do: str) -> list[Column]:
-    """What a good answer reaches under an intervention, with the same columns under every one."""
-    rows, drift = comparison.rows[do], comparison.drift
-    cell = rows[0].cell
-    metrics = dict.fromkeys(effectiveness(comparison.space, name) for name in cell.targets)
-    found = [own for one in metrics for own in means(comparison, one, cell.targets, TARGET)]
-    if better := _REACHED.get(drift.name):  # else effectiveness says the same
-        found += means(comparison, drift, cell.targets, TARGET, better=better)
-    found += means(comparison, drift, cell.invariant, REST)
-    found += (own for own in _of_images(comparison, do) if own.better)
-    return [own for own in found if any(isinstance(measured(own, r), Estimate) for r in rows)]
-
-
-def _of_attributes(comparison: Comparison, cell: Cell) -> Iterator[Column]:
-    """Effectiveness, its difference from no guidance, and the drift of every attribute."""
-    space, delta, drift = comparison.space, METRICS["delta"], comparison.drift
-    roles = dict.fromkeys(cell.affected, "follows") | dict.fromkeys(cell.targets, TARGET)
-    for name in space.names:
-        metric, role = effectiveness(space, name), roles.get(name, "")
-        better = metric.better if role else ""
-        small = {"title": delta.title, "group": metric.group, "is_small": True}
-        yield column_of(comparison, metric, name, role=role, better=better)
-        yield column_of(comparison, delta, name, role=role, **small)
-    for name in space.names:
-        reached = _REACHED.get(drift.name, effectiveness(space, name).better)
-        better = reached if name in roles else drift.better
-        yield column_of(comparison, drift, name, role=roles.get(name, ""), better=better)
-
-
-def _of_images(comparison: Comparison, do: str) -> Iterator[Column]:
-    for metric in METRICS.values():
-        if metric.group:
-            is_composition = not do and metric.name.startswith("change")
-            better = "↓" if is_composition else metric.better
-            yield column_of(comparison, metric, "", better=better)
-
-
-def column_of(comparison: Comparison, metric: Metric, name: str, **look: Any) -> Column:
-    """A metric of one attribute, or of whole images; ``look`` replaces fields of the column."""
-    unit = metric.unit_of(comparison.space, name) or ""
-    plain = Column(
-        name or metric.title,
-        unit if name else "",
-        metric.digits_in(unit),
-        metric.signed,
-        group=metric.group,
-        metric=metric.name,
-        names=(name,),
-    )
-    return replace(plain, **look)
-
-
-def means(
-    comparison: Comparison, metric: Metric, names: Iterable[str], title: str, **look: Any
-) -> list[Column]:
-    """Means over attributes, a column for each unit; what the judge cannot read is left out."""
-    by_unit: dict[str, list[str]] = {}
-    for name in names:
-        unit = metric.unit_of(comparison.space, name)
-        if unit and name not in comparison.unread:
-            by_unit.setdefault(unit, []).append(name)
-    fields = {"title": title, "better": metric.better} | look
-    return [
-        column_of(comparison, metric, own[0], **fields, names=tuple(own))
-        for own in by_unit.values()
-    ]
+    return abs(value) if column.better == "→ 0" and isinstance(value, Estimate) else value

@@ -52,18 +52,8 @@ def write_report(
         overwrite: Whether to replace files that are not the report of these runs.
     """
     figures = make_figures(comparison)
-    page = rendered(
-        "page.html.jinja",
-        comparison=comparison,
-        figures=figures,
-        glance=overview(comparison),
-        numbers={do: numbers(comparison, do) for do in comparison.rows},
-        differences={do: differences(comparison, do) for do in comparison.dos},
-        models=models(comparison),
-        written=partial(json.dumps, indent=1, ensure_ascii=False),
-    )
     contents = {
-        "report.html": page.encode(),
+        "report.html": build_page(comparison, figures).encode(),
         **{f"figures/{name}": data for name, data in figures.files.items()},
         **table_files(comparison),
     }
@@ -108,3 +98,17 @@ def make_figures(comparison: Comparison) -> Figures:
     if album is None:
         return Figures(None, panels, {})
     return Figures(opening_strip(comparison, album), panels, make_strips(comparison, album))
+
+
+def build_page(comparison: Comparison, figures: Figures) -> str:
+    """The whole page, which needs no other file."""
+    return rendered(
+        "page.html.jinja",
+        comparison=comparison,
+        figures=figures,
+        glance=overview(comparison),
+        numbers={do: numbers(comparison, do) for do in comparison.measured},
+        differences={do: differences(comparison, do) for do in comparison.dos},
+        models=models(comparison),
+        written=partial(json.dumps, indent=1, ensure_ascii=False),
+    )

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from fcfg.evaluation.pictures import INDEX
 from fcfg.evaluation.result_files import BASELINE
-from fcfg.reports.comparison import Comparison, Row
+from fcfg.reports.comparison import Comparison
+from fcfg.reports.measures import Row
 from fcfg.reports.rule_styles import Setting
 from fcfg.reports.wording import in_words, listed, named
 from fcfg.sheet import difference_map, difference_scale, sheet
@@ -141,7 +142,9 @@ def read_album(comparison: Comparison) -> Album | None:
     for run, own in found.items():
         truth = {one.do: own.read(one.counterfactual, names) for one in own.truth} | truth
         kept = {(one.do, one.guidance): one for one in own.rows}
-        for row in (row for rows in comparison.rows.values() for row in rows if row.run is run):
+        for row in (
+            row for one in comparison.measured.values() for row in one.rows if row.run is run
+        ):
             if one := kept.get((row.cell.do, row.cell.guidance)):
                 answers[row] = own.read(one.counterfactual, names)
                 if one.reversed:
@@ -154,7 +157,7 @@ def make_strips(comparison: Comparison, album: Album) -> dict[str, list[Strip]]:
     strips: dict[str, list[Strip]] = {"counterfactuals": [], "truth": [], "reversal": []}
     for do in comparison.dos:
         picked = comparison.picked(do)
-        rows = comparison.rows[do] if comparison.is_alone else picked
+        rows = comparison.measured[do].rows if comparison.is_alone else picked
         rows = [row for row in rows if row in album.answers]
         plain = [row for row in rows if comparison.is_alone and row.cell.guidance == BASELINE]
         few = [row for row in dict.fromkeys([*plain, *picked]) if row in rows]
@@ -204,7 +207,7 @@ def opening_strip(comparison: Comparison, album: Album) -> Strip | None:
         if not picked:
             continue
         changed = {picked[0].setting.title: album.answers[picked[0]]}
-        for row in comparison.rows[do]:
+        for row in comparison.measured[do].rows:
             if row.cell.guidance == BASELINE and row in album.answers:
                 changed["the unguided counterfactual"] = album.answers[row]
         if do in album.truth:

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fcfg.evaluation.metric_table import METRICS, effectiveness
-from fcfg.metrics import Estimate
-from fcfg.reports.comparison import Comparison, Row
+from fcfg.metrics.intervals import Estimate, average
+from fcfg.reports.comparison import Comparison
 from fcfg.reports.failures import FEWEST
-from fcfg.reports.measures import (
-    REST,
-    Value,
-    aims,
-    best,
-    every_number,
-    gap,
-    measured,
-    measures,
-    sized,
-)
+from fcfg.reports.measures import REST, Row, Value, estimated, sized
 from fcfg.reports.paper import dataset_of, match
 from fcfg.reports.table import Cell, Column, Number, Table
 from fcfg.reports.table import Row as Line
-from fcfg.reports.wording import average, hardware, listed, made, named, steps_text
+from fcfg.reports.wording import hardware, listed, made, named, steps_text
 
 #: Columns of a table for a paper.
 _PRINTED = (
@@ -34,52 +24,45 @@ _PRINTED = (
 
 def overview(comparison: Comparison) -> Table:
     """Means, of distances from 0, over the interventions that all models or settings have."""
-    chosen = {do: _by_name(comparison, do) for do in comparison.dos}
-    names = list(dict.fromkeys(name for rows in chosen.values() for name in rows))
+    asked = {do: _by_name(comparison, do) for do in comparison.dos}
+    names = list(dict.fromkeys(name for rows in asked.values() for name in rows))
     if comparison.is_alone:
-        names = [name for name in names if all(name in rows for rows in chosen.values())]
-    chosen = {do: rows for do, rows in chosen.items() if all(name in rows for name in names)}
-    found: dict[Column, dict[str, Column]] = {}
-    for do in chosen:
-        for own in aims(comparison, do):  # of other attributes under each intervention
-            found.setdefault(replace(own, names=()), {})[do] = own
+        names = [name for name in names if all(name in rows for rows in asked.values())]
+    asked = {do: rows for do, rows in asked.items() if all(name in rows for name in names)}
+    found: dict[Column, dict[Row, Value]] = {}
+    for own, sizes in (aim for do in asked for aim in comparison.measured[do].aims.items()):
+        found.setdefault(replace(own, names=()), {}).update(sizes)  # of other attributes each time
     groups = [metric.group for metric in METRICS.values()]
     columns: dict[Column, list[Value]] = {}
     for column in sorted(found, key=lambda one: (groups.index(one.group), one.title == REST)):
         plain = replace(column, signed=column.signed and column.better != "→ 0")
-        every = found[column].items()
+        sizes = found[column]
+        every = [[sizes[r[name]] for r in asked.values() if r[name] in sizes] for name in names]
         columns[plain] = [
-            _average([sized(own, measured(own, chosen[do][name])) for do, own in every])
-            for name in names
+            average(map(estimated, own)) if all(map(estimated, own)) else None for own in every
         ]
-    shown = [[rows[name] for rows in chosen.values()] for name in names] if chosen else []
+    shown = [[rows[name] for rows in asked.values()] for name in names] if asked else []
     labels = [listed(dict.fromkeys(row.setting.label for row in rows), "or") for rows in shown]
-    title = f"Means over {listed(map(named, chosen))}" if chosen else ""
+    title = f"Means over {listed(map(named, asked))}" if asked else ""
     return _table(comparison, [rows[0] for rows in shown], labels, columns, title)
 
 
 def _by_name(comparison: Comparison, do: str) -> dict[str, Row]:
     """Rows of one run by setting; of several, the representative ones by model."""
     if comparison.is_alone:
-        return {row.cell.guidance: row for row in comparison.rows[do]}
+        return {row.cell.guidance: row for row in comparison.measured[do].rows}
     return {row.run.name: row for row in comparison.representative(do)}
-
-
-def _average(sizes: Sequence[Value]) -> Estimate | None:
-    """Mean over interventions that all have a number."""
-    known = [size for size in sizes if isinstance(size, Estimate)]
-    return average(known) if len(known) == len(sizes) else None
 
 
 def numbers(comparison: Comparison, do: str) -> Table:
     """All rows of an intervention, with the paper's below ours, and the factual images last."""
-    rows = comparison.rows[do]
-    columns = {own: [measured(own, row) for row in rows] for own in measures(comparison, do)}
-    labels = [row.names[1] for row in rows]
-    table = _table(comparison, rows, labels, columns, named(do))
+    measured = comparison.measured[do]
+    columns = {own: [*values.values()] for own, values in measured.table.items()}
+    labels = [row.names[1] for row in measured.rows]
+    table = _table(comparison, measured.rows, labels, columns, named(do))
     beside = ("",) * (len(table.names) - 1)
     lines: list[Line] = []
-    for row, line in zip(rows, table.rows, strict=True):
+    for row, line in zip(measured.rows, table.rows, strict=True):
         paper = _of_paper(row, table.columns)
         lines += [line, Line((*beside, "the paper"), paper, is_pale=True)] if paper else [line]
     real = tuple(_real(comparison, column) for column in table.columns)
@@ -113,18 +96,25 @@ def _of_paper(row: Row, columns: Sequence[Column]) -> tuple[Cell, ...]:
 
 def differences(comparison: Comparison, do: str) -> Table | None:
     """Paired differences from the reference, if there is one; those that exclude 0 are marked."""
-    reference = comparison.reference(do)
+    reference, measured = comparison.reference(do), comparison.measured[do]
     if reference is None:
         return None
-    rows = [row for row in comparison.rows[do] if row is not reference]
-    columns = {
-        replace(own, signed=True): [gap(own, row, reference) for row in rows]
-        for own in measures(comparison, do)
-        if isinstance(measured(own, reference), Estimate) and not own.is_small
-    }
+    rows = [row for row in measured.rows if row is not reference]
+    columns: dict[Column, list[Value]] = {}
+    for own, values in measured.table.items():
+        sizes = {row: sized(own, value) for row, value in values.items()}
+        if estimated(sizes[reference]) and not own.is_small:
+            columns[replace(own, signed=True)] = [gap(sizes[r], sizes[reference]) for r in rows]
     labels = [row.names[1] for row in rows]
     title = f"{named(do)}, against {reference.setting.title}"
     return _table(comparison, rows, labels, columns, title, is_gap=True)
+
+
+def gap(ours: Value, theirs: Value) -> Value:
+    """Paired difference of two numbers of one kind; None if either is missing."""
+    if isinstance(ours, Estimate):
+        return ours - theirs if isinstance(theirs, Estimate) else None
+    return ours - theirs if isinstance(theirs, float) and ours is not None else None
 
 
 def _table(
@@ -138,26 +128,30 @@ def _table(
 ) -> Table:
     """Rows of numbers; the clearly best of each column is marked, unless a run says nothing."""
     claims = comparison.n >= FEWEST and not (comparison.is_alone and comparison.failures)
-    cells: dict[Column, list[Number | None]] = {}
-    for column, values in columns.items():
-        if is_gap:
-            marked = {
-                k for k, v in enumerate(values) if isinstance(v, Estimate) and v.excludes_zero
-            }
-        else:
-            marked = {best(column, values)} if claims else set[int | None]()
-        if any(value is not None for value in values):
-            cells[column] = [Number.of(v, is_best=k in marked) for k, v in enumerate(values)]
+    shown = {column: own for column, own in columns.items() if set(own) != {None}}
+    cells: list[list[Number | None]] = []
+    for column, values in shown.items():
+        clear = [one is not None and one.excludes_zero for one in map(estimated, values)]
+        winner = best(column, values) if claims else None
+        marks = clear if is_gap else [k == winner for k in range(len(rows))]
+        cells.append([Number.of(v, is_best=m) for v, m in zip(values, marks, strict=True)])
     lines = [
-        Line(
-            (label,) if comparison.is_alone else (row.run.name, label),
-            tuple(column[k] for column in cells.values()),
-            row.setting,
-        )
-        for k, (row, label) in enumerate(zip(rows, labels, strict=True))
+        Line((label,) if comparison.is_alone else (row.run.name, label), tuple(own), row.setting)
+        for row, label, *own in zip(rows, labels, *cells, strict=True)
     ]
     names = ("setting",) if comparison.is_alone else ("model", "setting")
-    return Table(names, tuple(cells), tuple(lines), title)
+    return Table(names, tuple(shown), tuple(lines), title)
+
+
+def best(column: Column, values: Sequence[Value]) -> int | None:
+    """Place of the best value, if its paired difference from the next one excludes 0."""
+    sign = {"": 0, "↑": -1, "↓": 1, "→ 0": 1}[column.better]
+    every = {k: estimated(sized(column, value)) for k, value in enumerate(values)}
+    sizes = {k: size for k, size in every.items() if size is not None}
+    ranked = sorted(sizes, key=lambda k: sign * sizes[k].value)
+    if not sign or len(ranked) < 2 or not (sizes[ranked[0]] - sizes[ranked[1]]).excludes_zero:
+        return None
+    return ranked[0]
 
 
 def models(comparison: Comparison) -> Table:
@@ -183,32 +177,20 @@ def table_files(comparison: Comparison) -> dict[str, bytes]:
     """Contents of the files of tables, by name."""
     about = (f"n = {comparison.n:,}", *(made(run.header) for run in comparison.runs))
     printed = (numbers(comparison, do).only(_PRINTED) for do in comparison.dos)
-    texts = {
-        "table.csv": _every_line(comparison, measured, _of_paper),
-        "table.tex": "\n".join(replace(table, notes=about).latex() for table in printed),
-    }
-    if comparison.against is not None:
-        known = {do: comparison.reference(do) for do in comparison.rows}
-
-        def from_reference(column: Column, row: Row) -> Value:
-            reference = known[row.cell.do]
-            return reference and gap(column, row, reference)
-
-        texts["differences.csv"] = _every_line(comparison, from_reference)
+    texts = {"table.tex": "\n".join(replace(table, notes=about).latex() for table in printed)}
+    lines: dict[str, list[Line]] = {"table.csv": []}
+    lines |= {"differences.csv": []} if comparison.against else {}
+    for do, measured in comparison.measured.items():
+        reference, every = comparison.reference(do), measured.every.values()
+        for row in measured.rows:
+            names, values = (row.run.name, do, row.cell.guidance), [own[row] for own in every]
+            lines["table.csv"].append(Line(names, tuple(map(Number.of, values))))
+            if paper := _of_paper(row, tuple(measured.every)):
+                lines["table.csv"].append(Line(("the paper", *names[1:]), paper))
+            if reference:
+                gaps = (gap(own[row], own[reference]) for own in every)
+                lines["differences.csv"].append(Line(names, tuple(map(Number.of, gaps))))
+    columns = tuple(next(iter(comparison.measured.values())).every)  # the same in all
+    for name, own in lines.items():
+        texts[name] = Table(("model", "do", "guidance"), columns, tuple(own)).csv()
     return {name: text.encode() for name, text in texts.items()}
-
-
-def _every_line(
-    comparison: Comparison,
-    get: Callable[[Column, Row], Value],
-    others: Callable[[Row, Sequence[Column]], tuple[Cell, ...]] = lambda row, columns: (),
-) -> str:
-    """Every number of every row, with those of others under the model 'the paper'."""
-    columns, lines = tuple(every_number(comparison)), list[Line]()
-    for row in (row for rows in comparison.rows.values() for row in rows):
-        asked = row.cell.do, row.cell.guidance
-        cells = tuple(Number.of(get(column, row)) for column in columns)
-        lines.append(Line((row.run.name, *asked), cells))
-        if found := others(row, columns):
-            lines.append(Line(("the paper", *asked), found))
-    return Table(("model", "do", "guidance"), columns, tuple(lines)).csv()

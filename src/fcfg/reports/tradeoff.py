@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from fcfg.metrics import Estimate
-from fcfg.reports.comparison import Comparison, Row
-from fcfg.reports.measures import REST, TARGET, mean, means
+from fcfg.reports.comparison import Comparison
+from fcfg.reports.measures import Row, estimated
 from fcfg.reports.rule_styles import STYLES, Setting
 from fcfg.reports.svg import Panel, around
 from fcfg.reports.template import rendered
@@ -54,15 +54,14 @@ def charts(comparison: Comparison) -> dict[tuple[str, tuple[str, str]], list[Poi
     """The points of each intervention and pair of units: of targets, and of what should stay."""
     drift, found = comparison.drift, dict[tuple[str, tuple[str, str]], list[Point]]()
     for do in comparison.dos:
-        cell = comparison.rows[do][0].cell
-        targets = means(comparison, drift, cell.targets, TARGET)
-        for x, y in product(targets, means(comparison, drift, cell.invariant, REST)):
+        measured = comparison.measured[do]
+        for (x, targets), (y, rest) in product(measured.reach.items(), measured.rest.items()):
             if drift.name == "delta_real" and not x.unit == y.unit == drift.unit:
                 continue  # a difference of errors has no place on an axis
-            for row in comparison.rows[do]:
-                target, rest = (mean(drift, row, own.names) for own in (x, y))
-                if isinstance(target, Estimate) and isinstance(rest, Estimate):
-                    found.setdefault((do, (x.unit, y.unit)), []).append(Point(row, target, rest))
+            for row in measured.rows:
+                target, other = estimated(targets[row]), estimated(rest[row])
+                if target and other:
+                    found.setdefault((do, (x.unit, y.unit)), []).append(Point(row, target, other))
     return found
 
 

@@ -1,11 +1,9 @@
-"""Numbers, names and runs as text, and means of estimates."""
+"""Numbers, names and runs as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-import numpy as np
 
 from fcfg.causal.attributes import Binary, Categorical
 from fcfg.evaluation.result_files import JSON
@@ -33,21 +31,6 @@ def with_interval(estimate: Estimate, digits: int, *, signed: bool = False) -> s
     """A number and its interval."""
     value = number(estimate.value, digits, signed=signed)
     return f"{value} {interval(estimate.low, estimate.high, digits, signed=signed)}"
-
-
-def average(estimates: Iterable[Estimate | None]) -> Estimate | None:
-    """Mean of those estimates there are, on the same images; None if there are none."""
-    given = [estimate for estimate in estimates if estimate is not None]
-    if not given:
-        return None
-    value = float(np.mean([estimate.value for estimate in given]))
-    replicates = np.mean([estimate.replicates for estimate in given], axis=0)
-    return Estimate(value, replicates, given[0].n)
-
-
-def distance(estimate: Estimate) -> Estimate:
-    """Absolute value of an estimate."""
-    return Estimate(abs(estimate.value), np.abs(estimate.replicates), estimate.n)
 
 
 def listed(texts: Iterable[str], last: str = "and") -> str:
