@@ -19,11 +19,10 @@ from fcfg.evaluation.result_files import read_results
 from fcfg.metrics import Estimate
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, write_report
-from fcfg.reports.comparison import Row
-from fcfg.reports.measures import best, gap, measured, measures
+from fcfg.reports.measures import Value, Values, sized
 from fcfg.reports.strips import make_strips, opening_strip, read_album
 from fcfg.reports.table import Column, Number, Table
-from fcfg.reports.tables import differences, models, numbers, overview, table_files
+from fcfg.reports.tables import best, differences, gap, models, numbers, overview, table_files
 from fcfg.reports.tradeoff import tradeoff_panels
 from refusal import refused
 
@@ -86,18 +85,18 @@ def without(*dos: str) -> Change:
     return change
 
 
-def column(comparison: Comparison, do: str, group: str, title: str) -> Column:
-    found = measures(comparison, do)
-    return next(own for own in found if (own.group, own.title) == (group, title))
+def column(comparison: Comparison, do: str, group: str, title: str) -> tuple[Column, Values]:
+    found = comparison.measured[do].table.items()
+    return next(pair for pair in found if (pair[0].group, pair[0].title) == (group, title))
 
 
-def back(comparison: Comparison, do: str) -> Column:
+def back(comparison: Comparison, do: str) -> tuple[Column, Values]:
     return column(comparison, do, "after reversal", "MAE")
 
 
-def apart(own: Column, row: Row, other: Row) -> list[float]:
+def apart(one: Value, other: Value) -> list[float]:
     """Paired difference with its interval."""
-    found = gap(own, row, other)
+    found = gap(one, other)
     assert isinstance(found, Estimate)
     return [found.value, found.low, found.high]
 
@@ -166,12 +165,13 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_a_run_compared_with_itself_differs_in_nothing_and_has_no_winner(large: Path) -> None:
     same = compare(large, large, resamples=200)
     assert [run.name for run in same.runs] == ["tiny (large) #1", "tiny (large) #2"]
-    for do, rows in same.rows.items():
-        half = len(rows) // 2
-        for own in measures(same, do):
-            assert best(own, [measured(own, row) for row in rows]) is None, own.title
-            for pair in zip(rows[:half], rows[half:], strict=True):
-                assert gap(own, *pair) in (None, 0) or apart(own, *pair) == [0.0] * 3
+    for measured in same.measured.values():
+        half = len(measured.rows) // 2
+        for own, found in measured.table.items():
+            values = [*found.values()]
+            assert best(own, values) is None, own.title
+            for pair in zip(values[:half], values[half:], strict=True):
+                assert gap(*pair) in (None, 0) or apart(*pair) == [0.0] * 3
     glance = overview(same)
     assert len(glance.columns) >= 4
     assert not [cell for row in glance.rows for cell in row.cells if cell and cell.is_best]
@@ -182,11 +182,10 @@ def test_the_best_is_marked_only_if_it_is_clear(ours: Path, copied) -> None:
         rng = np.random.default_rng(0)
         noisy = returned(lambda: by + 0.01 * float(rng.standard_normal()))  # noqa: B023
         both = compare(ours, copied("noisy", noisy), resamples=200)
-        unguided = [row for row in both.rows["smiling"] if row.cell.guidance == "none"]
         change = column(both, "smiling", "change", "MAE")  # no value of it is best
-        for metric, clear in ((back(both, "smiling"), is_clear), (change, False)):
-            values = [measured(metric, row) for row in unguided]
-            assert (best(metric, values) is not None) == clear
+        for (own, found), clear in ((back(both, "smiling"), is_clear), (change, False)):
+            values = [value for row, value in found.items() if row.cell.guidance == "none"]
+            assert (best(own, values) is not None) == clear
 
 
 def test_the_order_of_the_runs_changes_no_number(ours: Path, copied) -> None:
@@ -208,10 +207,10 @@ def test_runs_of_other_subsets_share_what_they_have_in_common(ours: Path, copied
     both = compare(low, copied("up", restricted(lambda name: name >= "0003.png")), resamples=50)
     assert both.n == 5
     assert "low has 8 and up has 9" in both.notes[0]
-    found = measured(back(both, "male"), both.rows["male"][1])
-    assert found is not None
+    _, found, *_ = back(both, "male")[1].values()
+    assert isinstance(found, Estimate)
     assert found.value == pytest.approx(np.mean(reversals(ours)[3:8]))
-    assert not {"fid", "minimality"} & {own.metric for own in measures(both, "male")}
+    assert not {"fid", "minimality"} & {own.metric for own in both.measured["male"].table}
 
 
 def test_minimality_stays_with_its_image_in_another_order(copied) -> None:
@@ -229,20 +228,22 @@ def test_minimality_stays_with_its_image_in_another_order(copied) -> None:
         return change
 
     both = compare(*(copied(f"order {step}", measured(step)) for step in (1, -1)), resamples=50)
-    rows = both.rows["male"]
-    minimality = column(both, "male", "minimality", "CLD")
-    assert apart(minimality, rows[0], rows[3]) == [0.0, 0.0, 0.0]
+    values = [*column(both, "male", "minimality", "CLD")[1].values()]
+    assert apart(values[0], values[3]) == [0.0, 0.0, 0.0]
 
 
 def test_off_target_is_nearer_to_the_real_images_or_further(pair: Comparison) -> None:
     """Distances are compared: global guidance amplifies, so it is further from 0."""
     assert pair.drift.name == "delta_real"
-    off = column(pair, "male", "difference from real images", "off target")
-    rows = {row.cell.guidance: row for row in pair.rows["male"][:3]}
-    assert apart(off, rows[CFG], rows[FCFG])[1] > 0
-    factored = measured(off, rows[FCFG])
-    assert isinstance(factored, Estimate)
-    assert abs(factored.value) < 1e-9  # as strong as on the real images
+    own, values = column(pair, "male", "difference from real images", "off target")
+    tiny = {
+        row.cell.guidance: sized(own, value)
+        for row, value in values.items()
+        if row.run.name == "tiny"
+    }
+    assert apart(tiny[CFG], tiny[FCFG])[1] > 0
+    assert isinstance(tiny[FCFG], Estimate)
+    assert tiny[FCFG].value < 1e-9  # as strong as on the real images
 
 
 # Names, references and what cannot be compared --------------------------------------------------
@@ -303,7 +304,7 @@ def test_beside_a_calibrated_default_other_weights_say_that_they_are_not(
     mild = copied("mild", asked(default, defaults={"male": default}))
     third = copied("third", asked("cfg:2.0;anchor=true"))  # perhaps of another calibration
     vae = copied("vae", header(model={"traits": {}}))
-    rows = compare(mild, ours, third, vae, resamples=2).rows["male"]
+    rows = compare(mild, ours, third, vae, resamples=2).measured["male"].rows
     marked = {(r.run.name, r.cell.guidance) for r in rows if "not calibrated" in r.names[1]}
     plain = {("mild", FCFG), ("tiny", CFG), ("tiny", FCFG), ("third", FCFG)}
     assert marked == (plain if marks else set())
@@ -388,8 +389,8 @@ def test_a_rounded_judge_and_other_hardware_are_noted(ours: Path, copied) -> Non
 def test_a_network_that_one_run_lacks_is_no_other_network(tmp_path: Path, ours: Path) -> None:
     lacking = known_results(tmp_path / "lacking.jsonl", n=FEW, reversal={}, lpips=False)
     both = compare(ours, edited(lacking, lacking, renamed("lacking")), resamples=2)
-    lpips = column(both, "male", "after reversal", "LPIPS")
-    assert [measured(lpips, row) is None for row in both.rows["male"]] == [False] * 3 + [True] * 3
+    _, lpips = column(both, "male", "after reversal", "LPIPS")
+    assert [value is None for value in lpips.values()] == [False] * 3 + [True] * 3
     assert cells(overview(both), "reversal_lpips")[1] is None
     found = lines(replace(both, against=("lacking", "")), "differences.csv")
     assert found
@@ -407,12 +408,12 @@ def test_what_follows_may_differ_and_is_said(tmp_path: Path) -> None:
     file = edited(next(folder.glob("*.jsonl")), tmp_path / "b.jsonl", renamed("other"), other)
     both = compare(folder, file, resamples=50)
     assert both.notes[0].startswith("Under do(age), the causal models give finding different val")
-    columns = {do: measures(both, do) for do in both.dos}
+    columns = {do: both.measured[do].table for do in both.dos}
     roles = {own.attribute: own.role for own in columns["age"] if own.metric in ("error", "auroc")}
     assert roles == {"sex": "", "race": "", "age": "target", "finding": "follows"}
     units = [own.unit for own in columns["sex"] if own.title == "off target"]
     assert units == ["AUROC x 100", "units of age"]
-    error = column(both, "age", "effectiveness", "age")
+    error, _ = column(both, "age", "effectiveness", "age")
     assert (error.better, error.metric) == ("↓", "error")
     assert {own.unit for own in overview(both).columns if own.title == "target"} == {*units}
     assert {panel.name for panel in tradeoff_panels(both)} == {"tradeoff-sex"}
@@ -462,8 +463,8 @@ def test_a_report_of_several_has_every_model_and_every_file(
 
 def test_bold_numbers_are_those_that_are_best_or_differ(pair: Comparison) -> None:
     for do in pair.dos:
-        table, rows = numbers(pair, do), pair.rows[do]
-        winners = [best(own, [measured(own, row) for row in rows]) for own in measures(pair, do)]
+        table, shown = numbers(pair, do), pair.measured[do].table
+        winners = [best(own, [*values.values()]) for own, values in shown.items()]
         for k, winner in enumerate(winners):
             marked = [n for n, line in enumerate(table.rows) if (c := line.cells[k]) and c.is_best]
             assert marked == ([] if winner is None else [winner])

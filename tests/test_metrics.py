@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 from fcfg.metrics import (
     MIN_IMAGES,
     Bootstrap,
+    Estimate,
     amplification,
     attenuation,
     auroc,
@@ -276,6 +277,11 @@ def test_draws_without_a_value_are_left_out_of_the_interval() -> None:
     lone = ratio([1.0, 0, 0], [2.0, 0, 0], Bootstrap(3))  # some draws miss the first image
     assert np.isnan(lone.replicates).any()
     assert (lone.value, lone.low, lone.high) == (0.5, 0.5, 0.5)
+
+
+def test_a_distance_from_zero_is_positive() -> None:
+    found = abs(Estimate(-0.2, np.array([-0.5, -0.1, 0.3]), 5))
+    assert (found.value, found.replicates.tolist()) == (0.2, [0.5, 0.1, 0.3])
 
 
 def test_what_cannot_be_estimated_or_paired_is_refused(bootstrap) -> None:

@@ -19,10 +19,11 @@ from fcfg.cli import main
 from fcfg.evaluation.metric_table import METRICS, Metric
 from fcfg.evaluation.summary import Summary
 from fcfg.metrics import Estimate
+from fcfg.metrics.intervals import average
 from fcfg.reports import Comparison, Report, compare, write_report
 from fcfg.reports.bars import bar_panels
+from fcfg.reports.comparison import compared
 from fcfg.reports.failures import failures
-from fcfg.reports.measures import column_of, measures
 from fcfg.reports.page import make_figures
 from fcfg.reports.rule_styles import (
     PAPER,
@@ -37,7 +38,7 @@ from fcfg.reports.svg import Panel, Scale, around
 from fcfg.reports.table import Number
 from fcfg.reports.tables import numbers, overview
 from fcfg.reports.tradeoff import charts, lines, tradeoff_panels
-from fcfg.reports.wording import average, distance, in_words
+from fcfg.reports.wording import in_words
 from refusal import refused, refused_line
 
 SHORT = CORE[:3]
@@ -91,7 +92,7 @@ def test_the_table_at_a_glance_averages_distances_over_the_interventions(few: Co
     for label, text in (("CFG 3.0", CFG), ("FCFG 3.0 / 1.2", FCFG)):
         own = [cells[do, text] for do in few.dos]
         means = [average([cell.factor_error[name] for name in cell.invariant]) for cell in own]
-        wanted = average([distance(mean) for mean in means if mean is not None])
+        wanted = average([abs(mean) for mean in means if mean is not None])
         assert wanted is not None
         assert (rest[label].value, rest[label].low) == (wanted.value, wanted.low)
     assert rest["CFG 3.0"].low > rest["FCFG 3.0 / 1.2"].high
@@ -117,7 +118,7 @@ def test_attributes_of_each_unit_have_columns_of_their_own(clinic: Comparison) -
     assert "unguided" not in found["shift", "target", "sd"]  # it does not differ from itself
     units = {"sex": "probability", "race": "probability", "age": "sd", "finding": "probability"}
     for do in clinic.dos:
-        own = [one for one in measures(clinic, do) if one.metric == "shift"]
+        own = [one for one in clinic.measured[do].table if one.metric == "shift"]
         assert {one.attribute: one.unit for one in own if one.attribute} == units
     names = {panel.name for panel in tradeoff_panels(clinic)}
     assert names == {
@@ -131,7 +132,7 @@ def test_what_the_judge_cannot_read_is_left_out_of_means(clinic: Comparison) -> 
     run = clinic.runs[0]
     known = run.summary.real_correlation
     blind = replace(run.summary, real_correlation=known | {"age": known["age"].scaled(0.0)})
-    found = glance(replace(clinic, runs=(replace(run, summary=blind),)))
+    found = glance(compared([replace(run, summary=blind)]))
     assert ("shift", "off target", "sd") in glance(clinic)
     assert ("shift", "off target", "sd") not in found
 
@@ -316,7 +317,8 @@ def test_bars_of_another_unit_have_a_scale_of_their_own(
 ) -> None:
     for metric in (DELTA, METRICS["shift"]):
         (panel, *_) = bar_panels(clinic, metric)
-        units = {column_of(clinic, metric, name).unit for name in clinic.space.names}
+        shown = [own for own in clinic.measured["age"].every if own.metric == metric.name]
+        units = {own.unit for own in shown if own.attribute}
         assert len(units) == 2
         axes = (f"{metric.title} ({unit.replace(' x ', ' × ')})" for unit in units)
         assert all(axis in panel.file for axis in axes)
@@ -373,11 +375,6 @@ def test_where_all_is_asked_for_there_is_no_tradeoff(tmp_path: Path) -> None:
     assert tradeoff_panels(one) == []
 
 
-def test_a_distance_from_zero_is_positive() -> None:
-    found = distance(Estimate(-0.2, np.array([-0.5, -0.1, 0.3]), 5))
-    assert (found.value, found.replicates.tolist()) == (0.2, [0.5, 0.1, 0.3])
-
-
 def test_ticks_are_round_and_hold_zero() -> None:
     for low, high in ((-3.1, 4.0), (-0.004, 0.0171), (-120.0, 5.0)):
         scale = Scale(low, high, 10.0, 110.0)
@@ -396,7 +393,7 @@ def test_two_interventions_never_share_a_file(tmp_path: Path, names: tuple[str, 
     one = run_of(tmp_path, n=8, rename=rename, dos=names, settings=SHORT, pictures=1)
     album = read_album(one)
     assert album is not None
-    rows = [one.rows[do][1] for do in names]
+    rows = [one.measured[do].rows[1] for do in names]
     for kept, keys in ((album.truth, names), (album.answers, rows), (album.reversed, rows)):
         first, second = (kept[key] for key in keys)
         assert not torch.equal(first, second)
@@ -436,7 +433,7 @@ def test_the_page_asks_for_nothing_outside_and_begins_with_pictures(report: Repo
 
 def test_the_page_shows_every_number_of_its_tables(report: Report) -> None:
     (_, words), run = read(report.page), report.comparison
-    for table in (overview(run), *(numbers(run, do) for do in run.rows)):
+    for table in (overview(run), *(numbers(run, do) for do in run.measured)):
         for row in table.rows:
             for column, cell in zip(table.columns, row.cells, strict=True):
                 if isinstance(cell, Number):
@@ -568,7 +565,7 @@ def test_the_opening_is_the_image_that_the_intervention_changes_most(tmp_path: P
     titles = [group.title for group in opening.groups]
     assert titles == ["factual", "truth", "CFG 3.0", "FCFG 3.0 / 1.2"]
     row = int((album.truth["smiling"] - album.factual).abs().mean(dim=(1, 2, 3)).argmax())
-    answers = album.answers[one.rows["smiling"][1]]
+    answers = album.answers[one.measured["smiling"].rows[1]]
     for group, images in zip(opening.groups[::2], (album.factual, answers), strict=True):
         assert (group.columns[""][0] == images[row]).all()
     result = one.runs[0].result
