@@ -251,7 +251,7 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert [line for line in out.splitlines() if line.startswith("do(")]
     assert "(target)" in out
-    for row in (row for do in comparison.dos for row in comparison.rows[do]):
+    for row in (row for do in comparison.dos for row in comparison.measured[do].rows):
         margins = [f"±{(e.high - e.low) / 2:.2f}" for e in row.cell.drift.values()]
         assert any(all(margin in line for margin in margins) for line in out.splitlines())
     assert "noise is that of the way there" in out

@@ -33,7 +33,6 @@ from fcfg.guidance import Guidance
 from fcfg.metrics import fifths, image_mae, mean, minimality
 from fcfg.metrics.intervals import Bootstrap
 from fcfg.reports import compare, write_report
-from fcfg.reports.measures import measures
 from refusal import all_refused, refused
 
 DOS = ("male", "male+young")  # both values of male are among the first six images
@@ -294,6 +293,6 @@ def test_tables_show_both(written: Path, tmp_path: Path) -> None:
     assert "10 times in a row" in page.page.read_text("utf-8")
     old = compare(fake_results.known_results(tmp_path / "old.jsonl", n=20), resamples=50)
     for run, there in ((comparison, True), (old, False)):
-        metrics = [{own.metric for own in measures(run, do)} for do in ("smiling", "")]
+        metrics = [{own.metric for own in run.measured[do].table} for do in ("smiling", "")]
         assert ("minimality" in metrics[0], "repeated_mae" in metrics[1]) == (there, there)
         assert "change_mae" in metrics[1]
