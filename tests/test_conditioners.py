@@ -1,23 +1,27 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
 from fcfg.diffusion.conditioners import (
+    AbstractConditioner,
     AttributeTokens,
     Lookup,
     Phrases,
     conditioner_of,
+    described,
     settings,
 )
 from fcfg.diffusion.visible import VisibleAttributes
-from refusal import refused
-from tiny_foreign import HAIR, NULL, SPACE, WRITE, texts
+from refusal import all_refused, refused
+from tiny_foreign import HAIR, NULL, SPACE, WRITE, texts, texts_and_pooled
 
 
-def encoded(**columns: list) -> torch.Tensor:
+def encoded(**columns: list[Any]) -> torch.Tensor:
     return torch.from_numpy(SPACE.encode(SPACE.parse(columns))).float()
 
 
@@ -80,6 +84,7 @@ def test_tokens_of_hidden_attributes_are_learned_and_the_others_follow_their_val
     assert not torch.equal(found["context"][0, 0], found["context"][1, 0])
     assert torch.equal(found["pooled"], found["context"].mean(dim=1))
     found["context"].sum().backward()
+    assert tokens.hidden.grad is not None
     assert tokens.hidden.grad[1].abs().sum() > 0
     assert not tokens.hidden.grad[0].any()
 
@@ -94,7 +99,7 @@ def test_tokens_of_hidden_attributes_are_learned_and_the_others_follow_their_val
     ids=["prompts", "classes", "tokens"],
 )
 def test_a_conditioner_comes_back_from_its_description_and_its_weights(
-    conditioner: nn.Module,
+    conditioner: AbstractConditioner,
 ) -> None:
     other = conditioner_of(SPACE, conditioner.to_config())
     other.load_state_dict(conditioner.state_dict())
@@ -111,7 +116,7 @@ def test_what_cannot_be_written_beforehand_is_refused() -> None:
         Lookup.classes(aged, 0)
     with refused("conditioner", "4096", "6561"):
         Lookup.prompts(many, lambda _: "", texts)
-    with refused("table 'y'", "12 settings", "3 rows"):
+    with refused("table 'y'", "12 settings", "shape (3,)"):
         Lookup(SPACE, {"y": torch.zeros(3)})
     with refused("prompt, attribute", "'hair'"):
         Phrases("a face", smiling=("serious", "smiling"))({"hair": "dark"})
@@ -119,10 +124,11 @@ def test_what_cannot_be_written_beforehand_is_refused() -> None:
     for smiling, hair in phrases:
         with refused("prompt, ", "a phrase"):
             Lookup.prompts(SPACE, Phrases("a face", smiling=smiling, hair=hair), texts)
-    for encode in (
+    short: list[Callable[[Any], Any]] = [
         lambda _: None,
         lambda prompts: {"y": texts(prompts[1:])["encoder_hidden_states"]},
-    ):
+    ]
+    for encode in short:
         with refused("prompts, encode", "12 rows"):
             Lookup.prompts(SPACE, WRITE, encode)
     with refused("prompts, smiling", "the same"):
@@ -133,3 +139,61 @@ def test_what_cannot_be_written_beforehand_is_refused() -> None:
     with refused("conditioner, kind", "magic"):
         conditioner_of(SPACE, {"kind": "magic"})
     assert len(list(settings(SPACE))) == 12
+
+
+def test_many_prompts_are_encoded_in_blocks_as_if_they_were_one() -> None:
+    space, asked = AttributeSpace([Binary(f"trait{number}") for number in range(5)]), list[int]()
+
+    def write(setting: Mapping[str, Any]) -> str:
+        return " ".join(f"{name} {value}" for name, value in setting.items())
+
+    def encode(prompts: list[str]) -> dict[str, torch.Tensor]:
+        asked.append(len(prompts))
+        return texts_and_pooled(prompts)
+
+    lookup = Lookup.prompts(space, write, encode)
+    assert asked == [64, 64, 64, 51]
+    whole = texts_and_pooled([write(setting) for setting in settings(space)])
+    assert lookup.names == tuple(whole)
+    assert all(map(torch.equal, lookup.buffers(), whole.values()))
+
+    def longest(prompts: list[str]) -> dict[str, torch.Tensor]:
+        return {"y": torch.rand(len(prompts), max(map(len, prompts)))}
+
+    with refused("prompts, encode", "one shape", "[44]", "pad all texts"):
+        Lookup.prompts(space, write, longest)
+
+
+def test_only_what_can_be_built_again_is_described() -> None:
+    class Other(AttributeTokens):
+        """A conditioner of a user."""
+
+    assert described(Lookup.classes(SPACE, NULL))["kind"] == "lookup"
+    with refused("conditioner", "Lookup or AttributeTokens", "a Other", "register_kind"):
+        described(Other(SPACE, 8))
+
+
+def test_arguments_of_another_type_are_refused() -> None:
+    tokens: Any = AttributeTokens
+    lookup: Any = Lookup
+    wrong: dict[str, list[Callable[[], object]]] = {
+        "AttributeTokens, width": [
+            lambda: tokens(SPACE, "8"),
+            lambda: tokens(SPACE, 0),
+        ],
+        "AttributeTokens, tokens": [lambda: tokens(SPACE, 8, tokens=3)],
+        "AttributeTokens, pooled": [lambda: tokens(SPACE, 8, pooled=3)],
+        "AttributeTokens, space": [lambda: tokens(SPACE.names, 8)],
+        "prompts, write": [
+            lambda: lookup.prompts(SPACE, "a face", texts),
+            lambda: lookup.prompts(SPACE, dict, texts),
+        ],
+        "classes, first": [
+            lambda: lookup.classes(SPACE, 9, first=-1),
+            lambda: lookup.classes(SPACE, 9, first="one"),
+        ],
+        "conditioner, space": [lambda: lookup.classes(None, 9)],
+        "conditioner, table": [lambda: lookup(SPACE, None), lambda: lookup(SPACE, {"y": [1]})],
+    }
+    for subject, calls in wrong.items():
+        all_refused(subject, *calls)

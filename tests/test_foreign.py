@@ -17,6 +17,7 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diagnosis import diagnose
 from fcfg.diffusion.codec import AbstractCodec, Autoencoder
+from fcfg.diffusion.conditioners import AttributeTokens
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.libraries import config_of
@@ -31,7 +32,16 @@ from fcfg.trust.signals import LEVELS, denoising_loss
 from refusal import refused
 from studios import ask, client_of, of, png, studio_of
 from tiny import draw
-from tiny_foreign import NETWORKS, SPACE, autoencoder, foreign, randomised, volume_autoencoder
+from tiny_foreign import (
+    NETWORKS,
+    SPACE,
+    WIDTH,
+    autoencoder,
+    foreign,
+    prompted_unet,
+    randomised,
+    volume_autoencoder,
+)
 
 ASKED = {"smiling": [0, 1], "hair": ["dark", "red"]}
 LATENT = {"prompted_unet", "sdxl", "dit", "sd3", "flux", "monai_unet"}
@@ -212,6 +222,14 @@ def test_what_cannot_be_built_again_is_not_saved(tmp_path: Path) -> None:
     network = foreign("dit")
     pipeline = wrap(network.network, NoiseSchedule(), scm(), network.conditioner, codec=Same())
     with refused("codec", "Autoencoder", "Same"):
+        pipeline.save(tmp_path / "model")
+
+    class Own(AttributeTokens):
+        """A conditioner of a user."""
+
+    unet, _ = prompted_unet()
+    pipeline = wrap(unet[0], NoiseSchedule(), scm(), Own(SPACE, WIDTH))
+    with refused("conditioner", "Lookup or AttributeTokens", "a Own", "register_kind"):
         pipeline.save(tmp_path / "model")
     plain = Denoiser(nn.Identity(), network.attributes, NoiseSchedule(), channels=4)
     with refused("denoiser, network", "ForeignNetwork", "Identity"):

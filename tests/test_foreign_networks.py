@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from copy import deepcopy
+from functools import partial
+from math import inf, nan
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -172,6 +175,30 @@ def test_a_codec_may_return_its_latents_and_what_else_it_returns_is_refused() ->
         Autoencoder(Wordy(1, 1), {"in_channels": 1}).encode(torch.zeros(1, 1))
 
 
+def test_a_codec_from_which_no_image_comes_back_is_refused() -> None:
+    network, config = volume_autoencoder()
+    codec: Any = partial(Autoencoder, network, config)
+    for numbers in ({"scale": 0.0}, {"scale": nan}, {"shift": inf}, {"low": 1.0}, {"low": nan}):
+        with refused("codec, scale, shift and low", "a scale other than 0 and a low below 1"):
+            codec(**numbers)
+    all_refused(
+        "codec",
+        lambda: codec(scale="1"),
+        lambda: codec(shift=None),
+        *(lambda wrong=wrong: Autoencoder(network, wrong) for wrong in _MISSHAPEN),
+        lambda: Autoencoder("vae", config),  # pyright: ignore[reportArgumentType]
+    )
+
+
+_MISSHAPEN: list[Any] = [
+    None,
+    {"in_channels": None},
+    {"in_channels": "three"},
+    {"in_channels": 3, "latent_channels": 0},
+    {"in_channels": 3, "block_out_channels": 8},
+]
+
+
 def test_what_cannot_be_called_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     (network, _), _ = NETWORKS["dit"]()
     wrong = Lookup.prompts(SPACE, str, texts_and_pooled)
@@ -204,7 +231,12 @@ def test_what_cannot_be_wrapped_is_refused_in_one_line() -> None:
         lambda: wrap(type(network), even, SCM, labels),  # pyright: ignore[reportArgumentType]
         lambda: wrap(deepcopy(network).to("meta"), even, SCM, labels),
         lambda: wrap(volume, even, SCM, tokens, config=config | {"nonsense": 1}),
+        lambda: wrap(network, even, SCM, Lookup.classes(SPACE, NULL + 1)),
     )
+    with refused("network diffusers.DiTTransformer2DModel", "9 classes, the null", "table of 7"):
+        wrap(NETWORKS["dit"]()[0][0], even, SCM, Lookup.classes(SPACE, 0, first=3))
+    with refused("judge", "AttributeJudge, or None"):
+        wrap(network, even, SCM, labels, judge="x")  # pyright: ignore[reportArgumentType]
     with refused("config of monai.DiffusionModelUNet", "of another"):
         wrap(volume, even, SCM, tokens, config=config | {"in_channels": 1})
     with refused("conditioner"):

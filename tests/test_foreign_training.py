@@ -270,6 +270,9 @@ def test_a_codec_needs_weights_that_fit_the_images(tmp_path: Path) -> None:
         config = module["config"] | wrong
         with refused("model.codec", "images of 8 pixels with 3 channels"):
             configuration(ours(codec=section | {"module": {**module, "config": config}}))
+    for wrong in ({"scale": 0.0}, {"low": 1.0}, {"shift": ".nan"}):
+        with refused("codec"):
+            configuration(ours(codec=section | wrong))
 
 
 def test_latents_of_another_shape_than_the_configuration_says_are_refused(tmp_path: Path) -> None:

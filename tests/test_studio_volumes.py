@@ -94,6 +94,8 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a gigavoxel": claimed,
     "few voxels": lambda: packed(noise(8, 8, 4)),
     "two channels": lambda: packed(noise(8, 8, 8, 2)),
+    "one axis": lambda: packed(noise(64)),
+    "complex numbers": lambda: packed(noise(8, 8, 8).astype(np.complex64)),
     "not a number": lambda: packed(np.full((8, 8, 8), np.nan, np.float32)),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from fcfg.metrics.weights import Missing
 from fcfg.model import model_format
 from fcfg.reports import compare, write_report
 from fcfg.support.volumes import Voxels, read_volume
-from refusal import refused
+from refusal import refusal, refused
 
 SIZE = (6, 7, 8)
 OBLIQUE = np.array([[1.2, 0.1, 0, -30], [-0.1, 1.1, 0.2, 12], [0, -0.2, 2.0, 5], [0, 0, 0, 1]])
@@ -137,7 +138,9 @@ def test_the_window_is_of_the_training_or_the_file_or_of_bytes_or_of_the_volume(
         seen, file = read_volume(path, Voxels(1, window=given))
         assert (file.window, file.notes) == (ends, notes)
         there = nibabel.load(path).get_fdata().clip(*ends)
-        back = np.asanyarray(nibabel.Nifti1Image.from_bytes(_unpacked(file.holding(seen))).dataobj)
+        back = np.asanyarray(
+            nibabel.Nifti1Image.from_bytes(gzip.decompress(file.holding(seen))).dataobj
+        )
         assert np.allclose(back, there, atol=1e-3)
         assert seen.abs().max() <= 1
         (low, high) = ends
@@ -152,12 +155,6 @@ def test_the_window_is_of_the_training_or_the_file_or_of_bytes_or_of_the_volume(
             model_format(model)
 
 
-def _unpacked(data: bytes) -> bytes:
-    import gzip
-
-    return gzip.decompress(data)
-
-
 def test_channels_follow_the_axes_and_lone_ones_may_be_there(tmp_path: Path) -> None:
     both = stored(tmp_path / "both.nii", numbers(4, 6, 8, 2), codes="LPI")
     (result,) = asked([both], tmp_path / "out", {"b": 1}, channels=2)
@@ -166,6 +163,15 @@ def test_channels_follow_the_axes_and_lone_ones_may_be_there(tmp_path: Path) -> 
     lone = stored(tmp_path / "lone.nii", numbers(4, 4, 4)[..., None])
     seen, file = read_volume(lone, Voxels(1))
     assert (seen.shape, file.stored) == ((1, 4, 4, 4), (4, 4, 4, 1))
+
+
+def claiming(path: Path, *dim: int) -> Path:
+    """Write a file of few bytes whose header says another shape."""
+    image = nibabel.Nifti1Image(numbers(4, 4, 4), OBLIQUE)
+    image.header["dim"] = [*dim, *[1] * (8 - len(dim))]
+    data = image.header.binaryblock + bytes(132)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
 
 
 def test_what_is_no_volume_is_named_before_any_work(tmp_path: Path) -> None:
@@ -180,14 +186,26 @@ def test_what_is_no_volume_is_named_before_any_work(tmp_path: Path) -> None:
     for row in (280, 296, 312):  # the first column of the affine
         lost[row : row + 4] = bytes(4)
     (tmp_path / "lost.nii").write_bytes(lost)
+    lost[280:284] = np.float32(np.nan).tobytes()
+    (tmp_path / "nowhere.nii").write_bytes(lost)
     files = {
         broken: "ImageFileError",
         cut: "Expected",
-        other: "not a NIfTI file",
+        other: "not named .nii or .nii.gz",
         stored(tmp_path / "holes.nii", holes): "NaN or infinite",
         stored(tmp_path / "four.nii", numbers(4, 4, 4, 3)): "shape (4, 4, 4, 3); one volume",
         tmp_path / "lost.nii": "its affine gives some axis no direction",
-        tmp_path: "Cannot work out file type",
+        tmp_path / "nowhere.nii": "its affine gives some axis no direction",
+        tmp_path: "not named .nii or .nii.gz",
+        stored(tmp_path / "complex.nii", numbers(4, 4, 4).astype(np.complex64)): "complex64; real",
+        stored(tmp_path / "flat.nii", numbers(4, 4)): "shape (4, 4); a volume",
+        claiming(
+            tmp_path / "huge.nii", 3, 3000, 3000, 3000
+        ): "3000 by 3000 by 3000 voxels, and it",
+        claiming(tmp_path / "huge.nii.gz", 3, 3000, 3000, 3000): "it has fewer",
+        claiming(tmp_path / "many.nii", 7, 4, 4, 4, 16384, 16384, 16384, 4): "it has fewer",
+        claiming(tmp_path / "none.nii", 3, 4, 0, 4): "shape (4, 0, 4); a volume",
+        claiming(tmp_path / "turned.nii", 3, -4, 4, 4): "shape (-4, 4, 4); a volume",
     }
     for path, fragment in files.items():
         with refused("images", "that can be read", fragment, path.name):
@@ -239,9 +257,12 @@ def test_the_command_takes_volumes(
     assert (tmp_path / "out" / "good-counterfactual.nii.gz").is_file()
     broken = tmp_path / "broken.nii"
     broken.write_bytes(b"")
-    words[2] = str(broken)
-    assert main([*words, "--out", str(tmp_path / "other")]) == 2
-    assert "expected pictures that can be read" in capsys.readouterr().err
+    zero, huge = (claiming(tmp_path / f"{n}.nii", 3, n, n, n) for n in (0, 30000))
+    wrong = claiming(tmp_path / "wrong.nii", 9, 4, 4, 4)  # of which nibabel says more
+    for path in (broken, zero, huge, wrong):
+        words[2] = str(path)
+        said = refusal(capsys, *words, "--out", str(tmp_path / "other"))
+        assert "expected pictures that can be read" in said
 
 
 def test_without_nibabel_the_extra_is_named(

@@ -108,6 +108,25 @@ def test_a_pipeline_of_another_family_is_refused_with_what_to_do() -> None:
         wrap_pipeline(Other(), SCM, WRITE)
 
 
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [("sd", "vae"), ("sd", "text_encoder"), ("sdxl", "tokenizer_2"), ("flux", "text_encoder_2")],
+)
+def test_a_pipeline_without_a_part_is_refused(name: str, lacks: str) -> None:
+    pipeline = PIPELINES[name]()
+    setattr(pipeline, lacks, None)
+    with refused(
+        "pipeline", "VAE, tokenizers and text encoders", f"no '{lacks}'", "load it whole"
+    ):
+        wrap_pipeline(pipeline, SCM, WRITE)
+
+
+def test_the_third_encoder_of_stable_diffusion_3_may_be_missing() -> None:
+    pipeline = PIPELINES["sd3"]()
+    pipeline.text_encoder_3 = pipeline.tokenizer_3 = None
+    assert answer(wrap_pipeline(pipeline, SCM, WRITE)).isfinite().all()
+
+
 def test_an_autoencoder_that_overflows_in_float16_is_kept_in_float32() -> None:
     pipeline = PIPELINES["sdxl"]().to(torch.float16)
     model = wrap_pipeline(pipeline, SCM, WRITE)

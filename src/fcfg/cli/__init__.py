@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import inspect
+import logging
 import os
 import sys
 import warnings
@@ -47,6 +48,9 @@ _REFUSED, _INTERRUPTED, _PIPE_CLOSED = 2, 130, 141  # exit codes; the last two a
 # Threads that spin while waiting block a machine whose cores are busy: a step of a small network
 # took 15 times as long. Without other load it makes no difference. Must be set before torch loads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# It prints what it repairs in the header of a volume, beside the one line that commands say.
+logging.getLogger("nibabel.global").setLevel(logging.CRITICAL + 1)
 
 # The usage errors of Click; newer releases of Typer contain a copy of Click.
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)

@@ -8,13 +8,15 @@ again is therefore kept, and an image whose attributes stay as they are returns 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, NamedTuple, Self
 
 from torch import Tensor, nn
 
-from fcfg.support.errors import InputError
+from fcfg.support.errors import InputError, check_integer, check_is
 
 
 class AbstractCodec(nn.Module, ABC):
@@ -56,10 +58,12 @@ class Autoencoder(AbstractCodec):
         source: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
+        check_is("codec, network", network, nn.Module, "an autoencoder of diffusers or MONAI")
+        check_scaling(scale, shift, low)
+        self.channels, self.latent_channels, self.factor = CodecShape.of(config)
         self.network: Any = network
         self.config, self.source = dict(config), source
         self.scale, self.shift, self.low = scale, shift, low
-        self.channels, self.latent_channels, self.factor = CodecShape.of(config)
 
     def encode(self, images: Tensor) -> Tensor:
         """Return the mean of the latents."""
@@ -90,10 +94,28 @@ class CodecShape(NamedTuple):
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Self:
         """Read the shape from the arguments that a codec is built from."""
-        channels = int(config.get("in_channels", 3))
-        widths = config.get("block_out_channels") or config.get("channels")
-        factor = 2 ** (len(widths) - 1) if widths else 1
-        return cls(channels, int(config.get("latent_channels", channels)), factor)
+        check_is("codec, config", config, Mapping, "the arguments that it was built from")
+        widths = config.get("block_out_channels") or config.get("channels") or [1]
+        check_is("codec, config, widths", widths, (list, tuple), "a number for each of its levels")
+        do, channels = "correct its configuration", config.get("in_channels", 3)
+        latent, about = config.get("latent_channels", channels), "codec, config"
+        channels = check_integer(f"{about}, in_channels", channels, 1, 1000, do)
+        latent = check_integer(f"{about}, latent_channels", latent, 1, 10**6, do)
+        return cls(channels, latent, 2 ** (len(widths) - 1))
+
+
+def check_scaling(scale: float, shift: float, low: float) -> None:
+    """Refuse numbers from which no image comes back."""
+    numbers = {"scale": scale, "shift": shift, "low": low}
+    for name, number in numbers.items():
+        check_is(f"codec, {name}", number, Real, "a number")
+    if not all(map(math.isfinite, numbers.values())) or scale == 0 or low >= 1:
+        raise InputError(
+            "codec, scale, shift and low",
+            expected="finite numbers, a scale other than 0 and a low below 1",
+            got=list(numbers.values()),
+            do="see the configuration of the autoencoder; 0.18215, 0 and -1 for Stable Diffusion",
+        )
 
 
 def _mean(encoded: Any) -> Tensor:

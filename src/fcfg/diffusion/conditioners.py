@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
+from types import NoneType
 from typing import Any, ClassVar, Self
 
 import torch
@@ -18,9 +19,17 @@ from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.support.errors import InputError, check_among, check_is, quoted, short
+from fcfg.support.errors import (
+    InputError,
+    check_among,
+    check_integer,
+    check_is,
+    quoted,
+    short,
+)
 
 MOST_SETTINGS = 4096  # that are written and encoded beforehand
+_BLOCK = 64  # texts that are encoded at a time, which bounds memory
 
 Values = Float[Tensor, "batch values"]
 Visible = Bool[Tensor, "batch attributes"]
@@ -38,6 +47,11 @@ class AbstractConditioner(nn.Module, ABC):
     @abstractmethod
     def names(self) -> tuple[str, ...]:
         """Names of the arguments."""
+
+    @property
+    def labels(self) -> int:
+        """Number that its labels of classes stay below; 0, by default, of one without."""
+        return 0
 
     @abstractmethod
     def forward(self, values: Values, visible: Visible) -> dict[str, Tensor]:
@@ -66,6 +80,7 @@ def settings(space: AttributeSpace) -> Iterator[Setting]:
 
 
 def _count_settings(space: AttributeSpace) -> int:
+    check_is("conditioner, space", space, AttributeSpace, "a fcfg.AttributeSpace")
     endless = [attribute.name for attribute in space if not attribute.choices]
     count = math.prod(1 + len(attribute.choices) for attribute in space)
     if endless or count > MOST_SETTINGS:
@@ -95,12 +110,14 @@ class Lookup(AbstractConditioner):
         super().__init__()
         self.space, self.separate = space, separate
         count = _count_settings(space)
+        check_is("conditioner, tables", tables, Mapping, "a tensor for each argument")
         for name, table in tables.items():
-            if len(table) != count:
+            check_is(f"conditioner, table '{name}'", table, Tensor, "a tensor")
+            if table.shape[:1] != (count,):
                 raise InputError(
                     f"conditioner, table '{name}'",
                     expected=f"a row for each of {count} settings",
-                    got=f"{len(table)} rows",
+                    got=f"the shape {tuple(table.shape)}",
                     do="write one for each of fcfg.diffusion.conditioners.settings(space)",
                 )
         self._names = tuple(tables)
@@ -119,18 +136,19 @@ class Lookup(AbstractConditioner):
         Args:
             space: Attributes, all with choices.
             write: Returns the prompt of what is visible; that of nothing is the null prompt.
-            encode: Returns the arguments for a list of prompts.
+            encode: Returns the arguments for a list of at most 64 prompts, with rows of the same
+                shape for every list.
         """
         _count_settings(space)
+        known = "a function that returns a text, such as fcfg.Phrases(...)"
+        check_is("prompts, write", write, Callable, known)  # pyright: ignore[reportArgumentType]
         prompts = [write(setting) for setting in settings(space)]
+        for prompt in prompts:
+            check_is("prompts, write", prompt, str, known)
         texts = list(dict.fromkeys(prompts))
         rows = torch.tensor([texts.index(prompt) for prompt in prompts])
-        tables = encode(texts)
-        of: list[Any] = list(tables.values()) if isinstance(tables, Mapping) else [None]
-        if not all(isinstance(each, Tensor) and len(each) == len(texts) for each in of):
-            expected, do = f"tensors by name, with {len(texts)} rows", "return one for each text"
-            raise InputError("prompts, encode", expected=expected, got=short(tables), do=do)
-        sums = [[float(table[row].double().sum()) for table in of] for row in rows]
+        tables = _encoded(encode, texts)
+        sums = [[float(table[row].double().sum()) for table in tables.values()] for row in rows]
         _check_told_apart(space, [str(each) for each in sums])
         return cls(space, {name: table[rows] for name, table in tables.items()})
 
@@ -149,6 +167,8 @@ class Lookup(AbstractConditioner):
             name: Argument that takes labels.
             first: Label of the first combination.
         """
+        _count_settings(space)
+        check_integer("classes, first", first, 0, 10**9, do="classes are numbered from 0")
         end = first + math.prod(len(attribute.choices) for attribute in space)
         if not isinstance(null, int) or null < 0 or first <= null < end:
             expected = f"a label beside those of the combinations, {first} to {end - 1}"
@@ -165,6 +185,12 @@ class Lookup(AbstractConditioner):
     def names(self) -> tuple[str, ...]:
         """Names of the tables."""
         return self._names
+
+    @property
+    def labels(self) -> int:
+        """One more than the largest number of the tables of integers."""
+        labels = (table for table in self.buffers() if not table.is_floating_point())
+        return max((1 + int(table.max()) for table in labels), default=0)
 
     def number(self, values: Values, visible: Visible) -> Int[Tensor, "batch"]:
         """Return the row of each setting."""
@@ -201,6 +227,24 @@ class Lookup(AbstractConditioner):
         )
 
 
+def _encoded(encode: Callable[[list[str]], Any], texts: list[str]) -> dict[str, Tensor]:
+    """Encode texts block by block; refuse what makes no tables with a row for each."""
+    subject, blocks = "prompts, encode", list[Mapping[str, Tensor]]()
+    for start in range(0, len(texts), _BLOCK):
+        block = texts[start : start + _BLOCK]
+        found: Any = encode(block)
+        of = list(found.values()) if isinstance(found, Mapping) else [None]
+        if not all(isinstance(each, Tensor) and each.shape[:1] == (len(block),) for each in of):
+            expected, do = f"tensors by name, with {len(block)} rows", "return one for each text"
+            raise InputError(subject, expected=expected, got=short(found), do=do)
+        blocks.append(found)
+    shapes = {repr({n: [*table.shape[1:]] for n, table in block.items()}) for block in blocks}
+    if len(shapes) > 1:
+        expected, do = "rows of one shape for all prompts", "pad all texts to one length"
+        raise InputError(subject, expected=expected, got=" and ".join(sorted(shapes)), do=do)
+    return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+
+
 def _check_told_apart(space: AttributeSpace, encoded: Sequence[str]) -> None:
     """Refuse values of an attribute that no prompt tells apart, maybe since it was cut."""
     written = list(zip(settings(space), encoded, strict=True))
@@ -231,6 +275,10 @@ class AttributeTokens(AbstractConditioner):
         pooled: str | None = None,
     ) -> None:
         super().__init__()
+        check_is("AttributeTokens, space", space, AttributeSpace, "a fcfg.AttributeSpace")
+        check_integer("AttributeTokens, width", width, 1, 10**6, do="pass that of the network")
+        check_is("AttributeTokens, tokens", tokens, str, "the name of an argument")
+        check_is("AttributeTokens, pooled", pooled, (str, NoneType), "a name, or None")
         self.space, self.width, self.tokens, self.pooled = space, width, tokens, pooled
         self.embedder = AttributeEmbedder(space, width)
         self.hidden = nn.Parameter(torch.randn(len(space), width) / math.sqrt(width))
@@ -294,6 +342,19 @@ class Phrases:
 
 
 _KINDS: dict[str, type[AbstractConditioner]] = {c.kind: c for c in (Lookup, AttributeTokens)}
+
+
+def described(conditioner: AbstractConditioner) -> dict[str, Any]:
+    """Return what :func:`conditioner_of` takes; refuse a class that it does not know."""
+    kind = type(conditioner)
+    if kind not in _KINDS.values():
+        raise InputError(
+            "conditioner",
+            expected="a Lookup or AttributeTokens, which can be built again",
+            got=f"a {kind.__name__}",
+            do="save a model of your own kind, see fcfg.storage.register_kind",
+        )
+    return conditioner.to_config()
 
 
 def conditioner_of(space: AttributeSpace, config: Mapping[str, Any]) -> AbstractConditioner:

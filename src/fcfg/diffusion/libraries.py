@@ -140,6 +140,18 @@ def check_config(network: nn.Module, config: Mapping[str, Any]) -> None:
         raise InputError(f"config of {name}", expected=expected, got="those of another", do=do)
 
 
+def check_labels(network: nn.Module, labels: int) -> None:
+    """Refuse labels of classes that a network has no row for, in any of its tables."""
+    rows = [each.num_embeddings for each in network.modules() if isinstance(each, nn.Embedding)]
+    if rows and labels > max(rows):
+        raise InputError(
+            f"network {class_name(network)}",
+            expected=f"{labels} classes, the null class included, as the conditioner names them",
+            got=f"a table of {max(rows)}",
+            do="give Lookup.classes the null class and the first class that it was trained with",
+        )
+
+
 def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 

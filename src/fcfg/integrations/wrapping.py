@@ -15,7 +15,7 @@ from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.codec import AbstractCodec, Autoencoder
 from fcfg.diffusion.conditioners import AbstractConditioner, Lookup, Setting
 from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
-from fcfg.diffusion.libraries import check_config, config_of
+from fcfg.diffusion.libraries import check_config, check_labels, config_of
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.pipeline.foreign import ForeignPipeline
 from fcfg.support.errors import InputError, check_is, quoted, short
@@ -30,6 +30,9 @@ _RETURNED: Mapping[str, tuple[str | None, ...]] = {
     "SD3Transformer2DModel": ("encoder_hidden_states", None, "pooled_projections", None),
     "FluxTransformer2DModel": ("encoder_hidden_states", "pooled_projections", None),
 }
+
+#: Stable Diffusion 3 has zeros in place of its third encoder.
+_OPTIONAL = frozenset({"text_encoder_3", "tokenizer_3"})
 
 
 def wrap(
@@ -66,6 +69,7 @@ def wrap(
     schedule = scheduler if is_schedule else NoiseSchedule.of(scheduler)
     if config is not None:
         check_config(network, config)
+    check_labels(network, conditioner.labels)
     foreign = ForeignNetwork(network.eval(), conditioner.eval(), config, source)
     denoiser = foreign_denoiser(foreign, schedule, codec)
     if any(weight.is_meta for weight in denoiser.state_dict().values()):
@@ -101,16 +105,21 @@ def wrap_pipeline(
     check_is("pipeline", parts, dict, "one of diffusers", do="load it with from_pretrained")
     check_is("scm", scm, StructuralCausalModel, "a fcfg.StructuralCausalModel")
     part = "transformer" if parts.get("transformer") is not None else "unet"
-    network, vae = parts[part], parts["vae"]
+    network, vae, name = parts.get(part), parts.get("vae"), type(pipeline).__name__
     sizes = _sizes(pipeline, network)
     returned = _RETURNED.get("SDXL" if sizes else type(network).__name__)
     if returned is None:
         raise InputError(
-            f"pipeline {type(pipeline).__name__}",
+            f"pipeline {name}",
             expected=f"one whose network is among {quoted(_RETURNED)}",
             got=type(network).__name__,
             do="encode the prompts with Lookup.prompts, and call wrap",
         )
+    texts = {each for each in parts if each.startswith(("text_encoder", "tokenizer"))}
+    wanted = {"vae", "text_encoder", "tokenizer", *texts} - _OPTIONAL
+    if lacking := sorted(each for each in wanted if parts.get(each) is None):
+        do, expected = "load it whole, with from_pretrained", "VAE, tokenizers and text encoders"
+        raise InputError(f"pipeline {name}", expected=expected, got=f"no {quoted(lacking)}", do=do)
     if source is not None and getattr(pipeline, "fused_loras", None):
         raise InputError(
             "source",
@@ -147,9 +156,9 @@ def wrap_pipeline(
     return wrap(network, scheduler, scm, conditioner, codec=codec, judge=judge, source=at(part))
 
 
-def _sizes(pipeline: Any, network: nn.Module) -> list[float]:
+def _sizes(pipeline: Any, network: Any) -> list[float]:
     """Return the sizes that Stable Diffusion XL is told: no crop, at the size of its training."""
-    config: Any = network.config
+    config: Any = getattr(network, "config", None)
     if getattr(config, "addition_embed_type", None) != "text_time":
         return []
     side = float(config.sample_size * pipeline.vae_scale_factor)

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any, ClassVar, Self, Unpack
 
 import torch
@@ -40,6 +41,7 @@ class AbstractModel(ABC):
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
         check_is("model, scm", scm, StructuralCausalModel, "a fcfg.StructuralCausalModel")
+        check_is("judge", judge, (nn.Module, NoneType), "a fcfg.AttributeJudge, or None")
         self.scm = scm
         self.judge = judge
         self.provenance = dict(provenance or {})

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.diffusion.conditioners import conditioner_of
+from fcfg.diffusion.conditioners import conditioner_of, described
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
 from fcfg.diffusion.schedule import Kind, NoiseSchedule
@@ -45,7 +45,7 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
             "steps": schedule.steps,
             "shift": schedule.shift,
             "network": Module.of(network.network, network.config, network.source),
-            "conditioner": network.conditioner.to_config(),
+            "conditioner": described(network.conditioner),
             "codec": None if codec is None else CodecConfig.of(codec),
         }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from torch.nn.functional import pad
 
 from fcfg.support.images import by_size, images_to_bytes
 from fcfg.support.pictures import (
+    NIFTI,
     Cube,
     DecodedImage,
     UnreadableError,
@@ -33,6 +35,7 @@ from fcfg.support.pictures import (
 )
 
 _AXES = "RAS"  # of nibabel: x to the right, y anterior, z superior
+_PACKED = 1032  # bytes that gzip makes of one at most
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,7 @@ def read_volume(
     file = _loaded(path)
     raw = _voxels(file, wanted.channels)
     turning = nibabel().orientations
-    own = turning.io_orientation(file.affine)
-    if not np.isfinite(own).all():
-        raise UnreadableError("its affine gives some axis no direction; repair its header")
+    own = _orientation(file)
     is_turned = not np.array_equal(own, turning.axcodes2ornt(_AXES))
     notes = ["turned: x to the right, y to the front, z upwards"] if is_turned else []
     (low, high), note = _window(file, raw, wanted.window)
@@ -138,22 +139,42 @@ def unpacked(data: bytes, most: int) -> bytes:
 def _loaded(path: Path | bytes) -> Any:
     """Return an image of nibabel, whose voxels are still in its file."""
     module = nibabel()
+    if isinstance(path, Path) and not path.name.lower().endswith(NIFTI):
+        raise UnreadableError(f"not named {' or '.join(NIFTI)}")
     try:
-        if isinstance(path, bytes):
-            return module.Nifti1Image.from_bytes(path)
-        file = module.load(path)
+        is_bytes = isinstance(path, bytes)
+        file = module.Nifti1Image.from_bytes(path) if is_bytes else module.load(path)
     except Exception as error:  # nibabel, gzip and zlib raise many kinds for broken files
         raise UnreadableError(reason(error)) from error
     if not isinstance(file, module.Nifti1Image):  # or of NIfTI 2, which is a subclass
         raise UnreadableError("not a NIfTI file")
+    if len(file.shape) < 3 or min(file.shape) < 1:
+        raise UnreadableError(f"shape {file.shape}; a volume is expected")
+    if isinstance(path, Path):
+        most = path.stat().st_size * (_PACKED if path.suffix.lower() == ".gz" else 1)
+        if prod(file.shape) * file.get_data_dtype().itemsize > most:
+            raise UnreadableError(
+                f"its header says {by_size(file.shape)} voxels, and it has fewer"
+            )
     return file
+
+
+def _orientation(file: Any) -> NDArray[np.float64]:
+    """Return which axis of an image of nibabel leads where."""
+    usable = np.isfinite(file.affine).all()
+    own = nibabel().orientations.io_orientation(file.affine) if usable else np.array(np.nan)
+    if not np.isfinite(own).all():
+        raise UnreadableError("its affine gives some axis no direction; repair its header")
+    return own
 
 
 def _voxels(file: Any, channels: int) -> Float[np.ndarray, "x y z channel"]:
     """Return the voxels of an image of nibabel."""
-    size, rest = file.shape[:3], file.shape[3:]
-    if len(size) < 3 or 0 in size or int(np.prod(rest)) != channels:
+    size, rest, kind = file.shape[:3], file.shape[3:], file.get_data_dtype()
+    if prod(rest) != channels:
         raise UnreadableError(f"shape {file.shape}; one volume is expected, channels: {channels}")
+    if kind.kind not in "iuf":
+        raise UnreadableError(f"voxels of type {kind}; real numbers are expected")
     try:
         raw = file.get_fdata(dtype=np.float32, caching="unchanged").reshape(*size, channels)
     except Exception as error:  # as above

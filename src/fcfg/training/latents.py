@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 
 from fcfg.datasets.base import AbstractData, Examples, OnProgress, Splits
 from fcfg.datasets.loading import cache_folder
-from fcfg.diffusion.codec import Autoencoder, CodecShape
+from fcfg.diffusion.codec import Autoencoder, CodecShape, check_scaling
 from fcfg.diffusion.libraries import config_of
 from fcfg.pipeline.modules import CodecConfig
 from fcfg.support.errors import InputError
@@ -36,6 +36,7 @@ _USED = ("train", "val")
 def latent_inputs(inputs: Inputs, codec: CodecConfig) -> Inputs:
     """Return the inputs of a network that works on latents; refuse a codec of other images."""
     shape = CodecShape.of(codec.module.config)
+    check_scaling(codec.scale, codec.shift, codec.low)
     if codec.module.source is None:
         raise InputError(
             "model.codec, module.source",
