@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help setup test test-all test-lowest lint format docs demo studio clean
+.PHONY: help setup test test-bare test-all test-lowest lint format docs demo studio clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -42,6 +42,9 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
 test: $(DEV)  ## run the tests on all cores, and require that each refusal is made
 	$(PYTEST) --refusals
+
+test-bare: $(DEV)  ## run the tests without fcntl, fork and other things that Windows and macOS lack
+	PYTHONWARNDEFAULTENCODING=1 $(PYTEST) --bare
 
 test-all: $(DEV) test-lowest  ## run the long tests, too, with the coverage of lines, and test-lowest
 	$(PYTEST) -m '' --cov --cov-report=term:skip-covered

@@ -133,7 +133,9 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.cells: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        self.cells: dict[str, Any] = (
+            json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        )
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
         """Return a finished cell, or make it, write all, and tell how long it took.

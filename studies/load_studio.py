@@ -115,7 +115,7 @@ async def visitor(number: int, port: int, samples: list[Any], end: float, seen: 
 
 def memory(pid: int) -> float:
     """Resident memory of a process, in MB."""
-    text = Path(f"/proc/{pid}/status").read_text()
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     found = re.search(r"VmRSS:\s+(\d+) kB", text)
     assert found is not None
     return round(int(found[1]) / 1024, 1)
@@ -123,7 +123,7 @@ def memory(pid: int) -> float:
 
 def cpu_seconds(pid: int) -> float:
     """Processor time of a process so far, which other processes do not change."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

@@ -105,7 +105,7 @@ def answer(tree: Path, tests: tuple[str, ...], seconds: int, out: Connection) ->
     sys.path.insert(0, str(tree / "src"))
     os.environ["PYTHONPATH"] = str(tree / "src")
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    with open(os.devnull, "w") as nowhere:
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
     witness = Witness()

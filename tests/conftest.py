@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import runpy
 import signal
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 import typecheck
@@ -47,6 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--device", default="cpu", help="where to test laws of computing: cpu or cuda"
     )
     parser.addoption(
+        "--bare", action="store_true", help="take away what platforms other than Linux lack"
+    )
+    parser.addoption(
         "--refusals", action="store_true", help="fail where no test makes a refusal; for all tests"
     )
 
@@ -58,6 +62,13 @@ def pytest_configure(config: pytest.Config) -> None:
     send, to themselves or to others, must arrive.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("--bare"):
+        bare = Path(__file__).parent / "bare"
+        runpy.run_path(str(bare / "sitecustomize.py"))
+        further = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # for processes of tests
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(bare), *filter(None, further)])
+        config.addinivalue_line("filterwarnings", "ignore::EncodingWarning")
+        config.addinivalue_line("filterwarnings", "error::EncodingWarning:fcfg")
     os.environ["FCFG_TEST_DEVICE"] = config.getoption("--device")
     if config.getoption("--device") == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -104,8 +115,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
 
     def made(name: str, make: Callable[[Path], object]) -> Path:
         folder, done = root / f"shared-{name}", root / f"shared-{name}.done"
-        with (root / f"shared-{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with FileLock(root / f"shared-{name}.lock"):
             if not done.exists():
                 make(folder)
                 done.touch()

@@ -83,6 +83,8 @@ def ended_after(renames: int, error: BaseException | None = None) -> Generator[N
 
 
 def _fork(work: Callable[[], object]) -> int:
+    if not hasattr(os, "fork"):
+        pytest.skip("this platform cannot fork")
     child = os.fork()
     if child == 0:
         work()

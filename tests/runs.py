@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import resource
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import fcfg
@@ -129,6 +129,7 @@ class Recorder(Reporter):
 @contextmanager
 def largest_file(size: int) -> Generator[None]:
     """A system that writes no larger file, as one with a full disk writes none."""
+    resource = pytest.importorskip("resource", reason="this platform limits no size of files")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -216,7 +216,7 @@ def test_a_terminal_that_lacks_letters_gets_the_nearest(encoding: str, monkeypat
 def test_a_refusal_keeps_its_exit_code_where_it_cannot_be_said(monkeypatch) -> None:
     done = subprocess.run(f"{sys.executable} -m fcfg nope 2>/dev/full", shell=True)
     assert done.returncode == 2
-    with open("/dev/full", "w") as full:
+    with open("/dev/full", "w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stderr", full)
         for words in (["nope"], ["data", "check", "nowhere"]):
             assert main(words) == 2
@@ -294,7 +294,10 @@ def test_generate_computes_as_it_is_told(model) -> None:
     words = ["generate", model, "faces", "--do", "age=80", "--sampling", "2", "--device", "cpu"]
     assert main([*words, "--out", "plain"]) == 0
     assert main([*words, "--out", "fast", "--compile", "--precision", "float32"]) == 0
-    plain, fast = (json.loads(Path(out, "record.json").read_text()) for out in ("plain", "fast"))
+    plain, fast = (
+        json.loads(Path(out, "record.json").read_text(encoding="utf-8"))
+        for out in ("plain", "fast")
+    )
     assert (plain["precision"], plain["compiled"], plain["batch_size"]) == ("float32", False, 256)
     assert (fast["precision"], fast["compiled"]) == ("float32", True)
 
@@ -391,7 +394,7 @@ def test_an_interrupted_generate_says_what_is_finished(model, faces, capsys, mon
     out = "counterfactuals/tiny/age=1"
     done = f"1 of 3 pictures are finished, in {out}; run the same command to go on"
     assert err == f"fcfg generate: interrupted; {done}\n"
-    record = json.loads(Path(out, "record.json").read_text())
+    record = json.loads(Path(out, "record.json").read_text(encoding="utf-8"))
     assert [Path(image["file"]).name for image in record["images"]] == ["anna.png"]
     monkeypatch.setattr(os, "replace", replace)
     assert main([*words, "--overwrite"]) == 0

@@ -406,9 +406,9 @@ def test_the_command_replaces_only_its_own_files(
 def test_wrong_input_is_one_line(model: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     Path("taken").mkdir()
-    Path("taken/index.html").write_text("mine")
+    Path("taken/index.html").write_text("mine", encoding="utf-8")
     refused_line(["diagnose", "nowhere"], "nowhere", capsys)
     wrong = ("images 0", "noised 0", "threshold 2", "seed -1", "data .", "device gpu", "out taken")
     for name, value in map(str.split, wrong):
         refused_line(["diagnose", model, f"--{name}", value], name, capsys)
-    assert Path("taken/index.html").read_text() == "mine"
+    assert Path("taken/index.html").read_text(encoding="utf-8") == "mine"

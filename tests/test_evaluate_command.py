@@ -55,7 +55,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> str:
     experiment = asked(do=("smiling",), guidance=("cfg:3",), images=2, title="Ours")
     values = yaml.safe_load(to_yaml(experiment))
     del values["name"]
-    Path("mine.yaml").write_text(yaml.safe_dump(values))
+    Path("mine.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
     return "mine.yaml"
 
 
@@ -121,7 +121,7 @@ def test_what_is_shown_is_what_would_be_asked_and_can_be_read_back(
     model, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("own.yaml").write_text(to_yaml(OWN))
+    Path("own.yaml").write_text(to_yaml(OWN), encoding="utf-8")
     asked = {
         f"{model} triple --images 9": find_experiment("triple", graph=GRAPH, images=9),
         "portraits/inv --sampling 'fixed-point karras 7'": FIXED,
@@ -132,7 +132,9 @@ def test_what_is_shown_is_what_would_be_asked_and_can_be_read_back(
         given = {"sampling": str(as_sampling(text))}
         asked[f"own.yaml --sampling '{text}'"] = OWN.model_copy(update=given)
     for words, wanted in asked.items():
-        Path("shown.yaml").write_text(typed(capsys, f"evaluate --show {words}").out)
+        Path("shown.yaml").write_text(
+            typed(capsys, f"evaluate --show {words}").out, encoding="utf-8"
+        )
         assert find_experiment("shown.yaml") == wanted, words
 
 
@@ -178,7 +180,9 @@ def test_a_run_shows_its_table_and_writes_its_report(model, mine, capsys) -> Non
 def test_shards_of_a_folder_of_images_say_what_is_to_come(mine, tmp_path: Path, capsys) -> None:
     folder = saved(tmp_path / "model", folder_model(tmp_path / "faces", 4).provenance)
     (tmp_path / "faces").rename(tmp_path / "moved")
-    Path(mine).write_text(Path(mine).read_text() + "balance: []\n")
+    Path(mine).write_text(
+        Path(mine).read_text(encoding="utf-8") + "balance: []\n", encoding="utf-8"
+    )
     assert main(["evaluate", folder, mine]) == 2
     assert "--data DIR" in capsys.readouterr().err
     words = ["evaluate", folder, mine, "--data", "moved", "--out", "run", "--batch-size", "8"]

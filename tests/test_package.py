@@ -237,7 +237,7 @@ def test_the_way_from_a_folder_to_a_report_can_be_gone(
     assert "do(radius)" in said
     assert len(list(Path("counterfactuals/shapes/radius=2.5").glob("*-counterfactual.png"))) == 6
     assert Path("runs/evaluate/shapes/core/report/report.html").exists()
-    config = yaml.safe_load(Path("runs/shapes/training/config.yaml").read_text())
+    config = yaml.safe_load(Path("runs/shapes/training/config.yaml").read_text(encoding="utf-8"))
     assert config["graph"] == {"radius": [], "brightness": ["radius"], "square": []}
 
 

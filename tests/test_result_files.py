@@ -31,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def lines_of(file: Path) -> list[Any]:
     """Of one kind each: a header, a real image, a row, a distance; the others between them."""
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def unsealed(file: Path, lines: Iterable[Any]) -> Path:
@@ -40,7 +40,7 @@ def unsealed(file: Path, lines: Iterable[Any]) -> Path:
         {k: v for k, v in line.items() if k != "check"} if isinstance(line, dict) else line
         for line in lines
     ]
-    file.write_text("".join(json.dumps(line) + "\n" for line in bare))
+    file.write_text("".join(json.dumps(line) + "\n" for line in bare), encoding="utf-8")
     return file
 
 

@@ -56,6 +56,7 @@ def test_where_there_is_no_room_the_newest_stays_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [checkpoints.path(3).name]
 
 
+@pytest.mark.skipif(sys.modules.get("fcntl", 1) is None, reason="locks were taken away")
 def test_one_writer_at_a_time_and_a_dead_one_does_not_count(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from filelock import FileLock, Timeout
+
 from fcfg.support.errors import InputError
 from fcfg.support.hashing import hex_digest
+from fcfg.support.names import is_portable
 
 
 def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> None:
@@ -28,9 +31,10 @@ def write_atomically(path: Path, data: bytes | Callable[[BinaryIO], object]) -> 
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o644)
             os.replace(temporary, path)
-            folder = os.open(path.parent, os.O_RDONLY)  # makes the rename durable
-            os.fsync(folder)
-            os.close(folder)
+            if sys.platform != "win32":  # where folders cannot be opened
+                folder = os.open(path.parent, os.O_RDONLY)  # makes the rename durable
+                os.fsync(folder)
+                os.close(folder)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
@@ -67,7 +71,8 @@ def file_name(*words: str) -> str:
     >>> file_name("smiling", "cfg:3.0"), file_name("smiling cfg", "3.0")
     ('smiling-cfg-3.0-699e2665bc4d', 'smiling-cfg-3.0-f0fd255f2b76')
     """
-    if len(words) == 1 and re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,79}", words[0]):
+    plain = len(words) == 1 and re.fullmatch(r"[a-z0-9][a-z0-9.+-]{0,79}", words[0])
+    if plain and is_portable(words[0]):
         return words[0]  # lower case only, since some file systems ignore case
     readable = re.sub(r"[^A-Za-z0-9.+-]+", "-", " ".join(words))[:40].strip("-.")
     return f"{readable}-{hex_digest(json.dumps(words), size=6)}"
@@ -83,18 +88,17 @@ def remove_unfinished(folder: Path) -> None:
 @contextmanager
 def single_writer(folder: Path, name: str = "lock", *, wait: bool = False) -> Generator[None]:
     """Lock a folder for this process; the system releases the lock when the process ends."""
-    path = folder / name
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    path, holder = folder / name, folder / f"{name}.holder"
     try:
+        held = FileLock(path, timeout=-1 if wait else 0).acquire()
+    except Timeout as error:
+        by = holder.read_text("utf-8").strip() if holder.exists() else "another process"
+        expected, got = "a folder that no other process is writing to", f"one held by {by}"
+        do = "wait for it, stop it, or choose another --out"
+        raise InputError(f"run {folder}", expected=expected, got=got, do=do) from error
+    with held:
+        holder.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", "utf-8")
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError as error:
-            holder = path.read_text("utf-8").strip() or "another process"
-            expected, got = "a folder that no other process is writing to", f"one held by {holder}"
-            do = "wait for it, stop it, or choose another --out"
-            raise InputError(f"run {folder}", expected=expected, got=got, do=do) from error
-        os.ftruncate(handle, 0)
-        os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-        yield
-    finally:
-        os.close(handle)
+            yield
+        finally:
+            holder.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 
 from fcfg.support.errors import InputError
@@ -15,6 +16,7 @@ _MEANINGS = {  # characters with a meaning where names are written
     ".": "separates names in weight files and in --set",
     "+": "joins the targets of one intervention, as in smiling+male",
 }
+_ON_WINDOWS = r"con|prn|aux|nul|com\d|lpt\d"  # names of devices, whatever their suffix
 _FOLDER_BYTES = 200  # file systems allow 255
 
 
@@ -30,10 +32,23 @@ def check_name(name: object) -> str:
     raise InputError("name", expected=f"a string without {what}", got=repr(name), do="rename it")
 
 
+def is_portable(name: str) -> bool:
+    r"""Return whether a folder or file can have a name on every system.
+
+    >>> [is_portable(name) for name in ("smiling", "nul.csv", "a:b", "a.")]
+    [True, False, False, False]
+    """
+    is_device = re.fullmatch(rf"({_ON_WINDOWS})(\..*)?", name, re.IGNORECASE)
+    return not (is_device or name.endswith(".") or set(name) & set('/\\<>:"|?*'))
+
+
 def check_folder_name(name: str) -> str:
-    r"""Return the name of a run and its folder, if it is legal."""
-    plain = name.isprintable() and name == name.strip() and not set(name) & set("/\\")
+    r"""Return the name of a run and its folder, if it is legal on every system."""
+    plain = name.isprintable() and name == name.strip() and is_portable(name)
     if not plain or name[:1] in ("", ".", "-") or len(name.encode()) > _FOLDER_BYTES:
-        expected = f"a plain folder name of at most {_FOLDER_BYTES} bytes, without / and \\"
+        expected = (
+            f'a plain folder name of at most {_FOLDER_BYTES} bytes, without / \\ < > : " | ? *, '
+            "and no name of a device of Windows"
+        )
         raise InputError("name", expected=expected, got=reprlib.repr(name), do="rename it")
     return name

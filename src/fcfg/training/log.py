@@ -36,7 +36,7 @@ class RunLog:
     def write(self, part: str, step: int, **values: float) -> None:
         """Append a line."""
         entry = {"part": part, "step": step, **values}
-        with naming(self.path), self.path.open("a", encoding="utf-8") as file:
+        with naming(self.path), self.path.open("a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(entry) + "\n")
         if self._board is not None:
             for name, value in values.items():
