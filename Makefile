@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help setup test test-bare test-all test-lowest lint format docs demo studio clean
+.PHONY: help setup test test-bare test-all test-wheel dist test-lowest lint format docs demo studio clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -69,6 +69,15 @@ lint: $(DEV)  ## formatting, style, types, import rules, rules of the house
 format: $(DEV)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+dist: $(DEV)  ## build what is released: an archive of the sources and a wheel of each package
+	rm -rf dist
+	$(BIN)/hatchling build -d dist
+	cd models && ../$(BIN)/hatchling build -d ../dist
+	@ls -l dist
+
+test-wheel: $(DEV)  ## install the wheels where nothing else is; demo and studio answer, without a network
+	$(BIN)/python -m pytest -m long -s tests/test_wheel.py
 
 docs: $(DEV)  ## build the documentation, warnings as errors
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
