@@ -66,7 +66,9 @@ def missing_paths(root: Path) -> Iterator[str]:
         tool["hatch"]["version"]["path"],
         *settings["project"]["license-files"],
     ]
-    yield from (f"pyproject.toml: no {path}" for path in paths if not (root / path).exists())
+    yield from (
+        f"pyproject.toml: no {path}" for path in paths if not (root / path.lstrip("/")).exists()
+    )
 
 
 def heavy_files(root: Path) -> Iterator[str]:
