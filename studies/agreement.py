@@ -56,11 +56,11 @@ def signs(summary: Summary) -> list[Sign]:
     """Return every Δ that is in our results and in the paper."""
     dataset = dataset_of(summary.header)
     return [
-        Sign(do, guidance, name, cell.delta[name], row.delta[name])
+        Sign(do, guidance, name, delta, row.delta[name])
         for (do, guidance), cell in summary.cells.items()
         if repr(meaning(guidance)) != "none" and (row := match(dataset, do, guidance)) is not None
-        for name in summary.space.names
-        if name in cell.delta and name in row.delta
+        for name, delta in cell.of("delta").items()
+        if name in row.delta
     ]
 
 
@@ -111,7 +111,7 @@ class _Pair:
     def checks(self) -> Iterator[Check]:
         cfg, fcfg = self.cells
         deltas = self._discrete(cfg), self._discrete(fcfg)
-        truth = "factor error" if cfg.factor_error else "shift"
+        truth = "factor error" if cfg.of("factor_error") else "shift"
         for word, theirs, ours in (("Δ", *deltas), (truth, cfg.drift, fcfg.drift)):
             for name in cfg.invariant:
                 if name in theirs:
@@ -120,15 +120,15 @@ class _Pair:
             if name in deltas[0]:
                 yield self._target(name, deltas[1][name] - deltas[0][name])
         for word, theirs, ours in (
-            ("MAE", cfg.reversal_mae, fcfg.reversal_mae),
-            ("LPIPS", cfg.reversal_lpips, fcfg.reversal_lpips),
+            ("MAE", cfg.whole("reversal_mae"), fcfg.whole("reversal_mae")),
+            ("LPIPS", cfg.whole("reversal_lpips"), fcfg.whole("reversal_lpips")),
         ):
             if theirs is not None and ours is not None:
                 yield self._reversal(word, ours - theirs)
 
     def _discrete(self, cell: Cell) -> Estimates:
         """Return Δ of AUROC only: a larger error is not amplification."""
-        found = cell.delta.items()
+        found = cell.of("delta").items()
         return {
             name: e for name, e in found if effectiveness(self.summary.space, name).name == "auroc"
         }

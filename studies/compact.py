@@ -66,7 +66,7 @@ def _numbers(summary: Summary, cell: Cell) -> dict[str, str]:
     found: dict[str, str] = {}
     for metric in METRICS.values():
         for attribute in (*summary.space.names, ""):
-            value = metric.value(summary, cell, attribute)
+            value = cell.numbers.get((metric.name, attribute))
             found |= columns(f"{metric.name} {attribute}".strip(), value)
     return found
 
@@ -147,7 +147,7 @@ def write(out: Path, every: list[dict[str, str]]) -> None:
 
 def main() -> None:
     """Write the table, and how its runs were made."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("runs", nargs="+", type=Path, help="result files, named after their runs")
     parser.add_argument("--out", required=True, type=Path, help="CSV file to write")
     parser.add_argument("--claims", action="store_true", help="compare with the paper, too")

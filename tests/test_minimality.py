@@ -157,9 +157,11 @@ def test_each_cycle_begins_with_the_last_answer(guidance: str, cycled: Result) -
         assert rows[image]["change"]["mae"] == pytest.approx(errors[0][i], rel=1e-3, abs=1e-6)
         assert rows[image]["repeated"]["mae"] == pytest.approx(errors[2][i], rel=1e-3, abs=1e-6)
     cell = summarise(cycled).compositions[guidance]
-    assert cell.repeated_mae.value == pytest.approx(errors[2].mean(), rel=1e-3, abs=1e-6)
-    assert cell.repeated_lpips is None  # the images are too small
-    assert (cell.repeated_mae.value < 1e-5) == (guidance == ANCHORED)  # whose composition is exact
+    assert cell.of("repeated_mae")[""].value == pytest.approx(errors[2].mean(), rel=1e-3, abs=1e-6)
+    assert cell.whole("repeated_lpips") is None  # the images are too small
+    assert (cell.of("repeated_mae")[""].value < 1e-5) == (
+        guidance == ANCHORED
+    )  # whose composition is exact
 
 
 def test_a_model_that_composes_exactly_returns_the_images_ever_again(tmp_path: Path) -> None:
@@ -170,9 +172,9 @@ def test_a_model_that_composes_exactly_returns_the_images_ever_again(tmp_path: P
     experiment = asked(cycles=10, do=("male",), guidance=(CFG,))
     summary = summarise(evaluation(tmp_path, experiment, model).run())
     for cell in summary.compositions.values():
-        assert cell.repeated_mae.value == pytest.approx(0, abs=1e-5)
+        assert cell.of("repeated_mae")[""].value == pytest.approx(0, abs=1e-5)
     for cell in summary.cells.values():  # which does nothing under an intervention, either
-        assert 0 < cell.minimality.value <= STILL + 1e-6
+        assert 0 < cell.of("minimality")[""].value <= STILL + 1e-6
 
 
 def test_costs_count_the_cycles(tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_minimality_is_that_of_the_judges_features(cycled: Result) -> None:
         found = np.array(cycled.minimality[do, CFG]["values"], float)
         assert found == pytest.approx(expected, abs=1e-5, nan_ok=True)
         cell = summarise(cycled).cells[do, CFG]
-        assert cell.minimality.value == pytest.approx(np.nanmean(expected), abs=1e-5)
+        assert cell.of("minimality")[""].value == pytest.approx(np.nanmean(expected), abs=1e-5)
 
 
 def test_values_of_all_kinds_have_groups(tmp_path: Path) -> None:
@@ -236,7 +238,7 @@ def test_what_is_computed_from_features_comes_again_if_it_is_missing(
     assert kept.minimality == cycled.minimality
     assert kept.distances == cycled.distances
     assert (lost.minimality, lost.distances, lost.missing) == ({}, (), 0)
-    assert all(cell.minimality is None for cell in summarise(lost).cells.values())
+    assert all(cell.whole("minimality") is None for cell in summarise(lost).cells.values())
 
 
 @pytest.mark.parametrize("values", [[0.5] * 5, [*[0.5] * 5, 1.1], [*[0.5] * 5, "0.5"], None])
@@ -272,14 +274,17 @@ def test_summaries_hold_both_with_intervals(written: Path) -> None:
     assert set(summary.compositions) == {CFG, "none"}
     assert summary.composition is summary.compositions["none"]
     assert all(do for do, _ in summary.cells)
-    repeated = summary.compositions[CFG].repeated_mae
+    repeated = summary.compositions[CFG].whole("repeated_mae")
     assert (repeated.value, repeated.low, repeated.high) == pytest.approx((0.25, 0.25, 0.25))
     cell = summary.cells["smiling", CFG]
-    assert cell.minimality.value == pytest.approx(0.3)
-    assert cell.minimality.low < 0.3 < cell.minimality.high
-    assert (cell.repeated_mae, summary.cells["male", CFG].minimality) == (None, None)
+    assert cell.of("minimality")[""].value == pytest.approx(0.3)
+    assert cell.of("minimality")[""].low < 0.3 < cell.of("minimality")[""].high
+    assert (cell.whole("repeated_mae"), summary.cells["male", CFG].whole("minimality")) == (
+        None,
+        None,
+    )
     flat = mean([0.3] * 20, Bootstrap(20, resamples=50))
-    assert abs((cell.minimality - flat).value) < 1e-9  # of the same images, so paired
+    assert abs((cell.of("minimality")[""] - flat).value) < 1e-9  # of the same images, so paired
 
 
 def test_tables_show_both(written: Path, tmp_path: Path) -> None:

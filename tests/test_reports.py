@@ -91,7 +91,9 @@ def test_the_table_at_a_glance_averages_distances_over_the_interventions(few: Co
     rest, cells = glance(few)["factor_error", "off target", "sd"], few.runs[0].summary.cells
     for label, text in (("CFG 3.0", CFG), ("FCFG 3.0 / 1.2", FCFG)):
         own = [cells[do, text] for do in few.dos]
-        means = [average([cell.factor_error[name] for name in cell.invariant]) for cell in own]
+        means = [
+            average([cell.of("factor_error")[name] for name in cell.invariant]) for cell in own
+        ]
         wanted = average([abs(mean) for mean in means if mean is not None])
         assert wanted is not None
         assert (rest[label].value, rest[label].low) == (wanted.value, wanted.low)
@@ -173,21 +175,26 @@ def test_answers_that_are_nearer_to_any_other_image_fail(few: Comparison) -> Non
     summary = few.runs[0].summary
     assert summary.composition is not None
     assert failures(summary) == []
-    apart = summary.composition.change_mae
+    apart = summary.composition.whole("change_mae")
     assert apart is not None
 
-    def with_cells(**changes: Estimate) -> Summary:
-        cells = {key: replace(cell, **changes) for key, cell in summary.cells.items()}
+    def with_cells(metric: str, found: Estimate) -> Summary:
+        cells = {
+            key: replace(cell, numbers=cell.numbers | {(metric, ""): found})
+            for key, cell in summary.cells.items()
+        }
         return replace(summary, cells=cells)
 
     for share, fails in ((0.4, False), (0.6, True)):
         assert bool(failures(replace(summary, unrelated=apart.scaled(1 / share)))) == fails
     for error, fails in ((0.19, False), (0.21, True)):
         far = apart.scaled(error / apart.value)
-        assert bool(failures(with_cells(reversal_mae=far))) == fails
-        assert bool(failures(with_cells(truth_mae=far))) == fails
-    assert failures(with_cells(change_mae=apart.scaled(90))) == []  # what should change may be far
-    guided = with_cells(reversal_mae=apart.scaled(9)).cells
+        assert bool(failures(with_cells("reversal_mae", far))) == fails
+        assert bool(failures(with_cells("truth_mae", far))) == fails
+    assert (
+        failures(with_cells("change_mae", apart.scaled(90))) == []
+    )  # what should change may be far
+    guided = with_cells("reversal_mae", apart.scaled(9)).cells
     guided = {
         key: guided[key] if key[1] != "none" else cell for key, cell in summary.cells.items()
     }
@@ -200,8 +207,9 @@ def test_a_model_that_does_nothing_without_guidance_fails(few: Comparison) -> No
     def still(n: int, *moving: tuple[str, str]) -> Summary:
         cells = dict(summary.cells)
         for key in cells.keys() - set(moving):
-            moved = {name: replace(e.scaled(-1), n=n) for name, e in cells[key].moved.items()}
-            cells[key] = replace(cells[key], moved=moved)
+            moved = cells[key].of("moved").items()
+            back = {("moved", name): replace(e.scaled(-1), n=n) for name, e in moved}
+            cells[key] = replace(cells[key], numbers=cells[key].numbers | back)
         return replace(summary, cells=cells)
 
     (said,) = failures(still(32))
@@ -298,8 +306,7 @@ def test_bars_are_the_numbers_of_the_summary(report: Report, metric: Metric) -> 
         assert len(drawn) == 3 * (3 if metric is FACTOR else 2)
         for group in drawn:
             cell = summary.cells[do, str(group.get("data-guidance"))]
-            estimate = metric.value(summary, cell, str(group.get("data-attribute")))
-            assert isinstance(estimate, Estimate)
+            estimate = cell.of(metric.name)[str(group.get("data-attribute"))]
             ends = numbers_of(group, "data-value data-low data-high")
             assert ends == [estimate.value, estimate.low, estimate.high]
             low, high = numbers_of(next(group.iter(f"{SVG}line")), "x1 x2")
@@ -340,9 +347,12 @@ def test_points_are_the_numbers_of_all_models_on_shared_scales(few: Comparison) 
     for do, panel in zip(few.dos, tradeoff_panels(few), strict=True):
         for group in shapes(panel):
             cell = few.runs[0].summary.cells[do, str(group.get("data-guidance"))]
-            rest = average([cell.factor_error[name] for name in cell.invariant])
+            rest = average([cell.of("factor_error")[name] for name in cell.invariant])
             assert rest is not None
-            assert numbers_of(group, "data-x data-y") == [cell.factor_error[do].value, rest.value]
+            assert numbers_of(group, "data-x data-y") == [
+                cell.of("factor_error")[do].value,
+                rest.value,
+            ]
             places.append((rest.value, *numbers_of(next(group.iter(f"{SVG}line")), "y1")))
     values, heights = np.array(places).T
     assert np.corrcoef(values, heights)[0, 1] < -0.9999  # the more, the higher

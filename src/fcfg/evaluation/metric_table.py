@@ -1,7 +1,7 @@
-"""The metrics of an evaluation: how each is named, written and read from a summary.
+"""The metrics of an evaluation: how each is named and written.
 
 Every table and figure takes its names, digits, units and order from :data:`METRICS`. A new metric
-is one entry here, and a field of :class:`fcfg.evaluation.summary.Cell`.
+is one entry here, and its number in :class:`fcfg.evaluation.summary.Cell`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from fcfg.causal.attributes import AttributeSpace, Continuous
-from fcfg.evaluation.summary import Cell, Estimates, Summary
-from fcfg.metrics import Estimate
 
 Better: TypeAlias = Literal["", "↑", "↓", "→ 0"]  #: more, less, nearer to 0; or nothing is better
 
@@ -37,7 +35,6 @@ class Metric:
     paper: str = ""  #: field of :class:`fcfg.reports.paper.PaperRow`, if the paper reports it
     signed: bool = False  #: whether both signs have a meaning
     is_relative: bool = False  #: whether it is a difference from no guidance
-    field: str = ""  #: field of a cell that holds it; the name of the metric by default
     continuous_digits: int | None = None  #: for continuous attributes, if they need others
 
     def unit_of(self, space: AttributeSpace, attribute: str) -> str | None:
@@ -51,57 +48,48 @@ class Metric:
         own = self.digits if self.continuous_digits is None else self.continuous_digits
         return self.digits if unit == self.unit else own
 
-    def value(self, summary: Summary, cell: Cell, attribute: str = "") -> Estimate | float | None:
-        """Value in one cell; None if it was not measured."""
-        found: Estimates | Estimate | float | None = getattr(cell, self.field or self.name)
-        if isinstance(found, dict):
-            return found.get(attribute) if self.unit_of(summary.space, attribute) else None
-        return None if attribute else found
-
 
 #: By name, in the order of tables.
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric(
-            *("auroc", "AUROC", 1, _AUROC, None, _EFFECT),
-            reached="↑",
-            paper="auroc",
-            field=_EFFECT,
-        ),
-        Metric("error", "error", 2, None, _OWN, _EFFECT, reached="↓", field=_EFFECT),
-        Metric(
-            *("delta", "Δ", 1, _AUROC, _OWN),
-            reached="",
+        # The judge's scores against the requested attributes: an AUROC from at least 200 images.
+        Metric(*("auroc", "AUROC", 1, _AUROC, None, _EFFECT), reached="↑", paper="auroc"),
+        Metric(*("error", "error", 2, None, _OWN, _EFFECT), reached="↓"),
+        Metric(  # against no guidance
+            *("delta", "Δ", 1, _AUROC, _OWN, "", "", ""),
             paper="delta",
             signed=True,
             is_relative=True,
             continuous_digits=2,
         ),
-        Metric(
+        Metric(  # against the original images and their attributes
             *("delta_real", "Δ real", 1, _AUROC, _OWN, "difference from real images", "→ 0"),
             signed=True,
             continuous_digits=2,
         ),
-        Metric(
+        Metric(  # of the judge's scores, against no guidance
             *("shift", "shift", 3, PROBABILITY, SD, "shift", "→ 0", "↑"),
             signed=True,
             is_relative=True,
         ),
-        Metric(
+        Metric(  # against the true counterfactual
             *("factor_error", "factor error", 2, SD, SD, "factor error", "→ 0", "→ 0"), signed=True
         ),
         Metric("truth_mae", "MAE", 4, _PIXELS, None, _TRUTH, "↓"),
+        # On the pixels that change in the truth, relative to that change: 1 if nothing was done.
         Metric("truth_changed", "changed pixels", 2, "of the change", None, _TRUTH, "↓"),
-        Metric("change_mae", "MAE", 3, _PIXELS, None, "change"),
+        Metric("change_mae", "MAE", 3, _PIXELS, None, "change"),  # from image to counterfactual
         Metric("change_lpips", "LPIPS", 3, "LPIPS", None, "change"),
         Metric("reversal_mae", "MAE", 3, _PIXELS, None, "after reversal", "↓", paper="mae"),
         Metric("reversal_lpips", "LPIPS", 3, "LPIPS", None, "after reversal", "↓", paper="lpips"),
+        # From the original image to the last of several null interventions in a row.
         Metric("repeated_mae", "MAE", 3, _PIXELS, None, "after all cycles", "↓"),
         Metric("repeated_lpips", "LPIPS", 3, "LPIPS", None, "after all cycles", "↓"),
         Metric("minimality", "CLD", 3, "CLD", None, "minimality", "↓"),
         Metric("fd_judge", "FD-judge", 1, "FD-judge", None, _FRECHET, "↓"),
         Metric("fid", "FID", 1, "FID", None, _FRECHET, "↓", paper="fid"),
+        # For one counterfactual: network rows, with abduction; and on the header's hardware.
         Metric("evaluations", "rows", 0, "rows", None, "cost", "↓"),
         Metric("seconds", "seconds", 3, "s", None, "cost", "↓"),
     )

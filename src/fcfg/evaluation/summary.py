@@ -6,6 +6,7 @@ All cells of a run use the same resamples of its images, so differences between 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from fcfg.causal.attributes import (
 )
 from fcfg.causal.graph import CausalGraph
 from fcfg.evaluation.experiment import targets_of
+from fcfg.evaluation.metric_table import effectiveness
 from fcfg.evaluation.result_files import BASELINE, JSON, Result
 from fcfg.metrics import (
     MIN_IMAGES,
@@ -40,52 +42,41 @@ from fcfg.support.errors import InputError
 
 Key: TypeAlias = tuple[str, str]  # intervention and guidance
 Estimates: TypeAlias = dict[str, Estimate]  # by attribute
+_COSTS = ("evaluations", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One intervention under one guidance. Numbers that were not measured are None or missing."""
+    """One intervention under one guidance."""
 
     do: str
     guidance: str
-    n: int
     attributes: tuple[str, ...]  #: of the run
     targets: tuple[str, ...]  #: attributes that the intervention sets
     affected: tuple[str, ...]  #: the targets and their descendants
-    effectiveness: Estimates = field(repr=False)
-    """AUROC × 100 of the judge's scores against the requested attributes, from at least 200
-    images; mean absolute error of a continuous attribute, in its own unit."""
-    delta: Estimates = field(repr=False)  #: against no guidance
-    delta_real: Estimates = field(repr=False)  #: against the original images and their attributes
-    shift: Estimates = field(repr=False)  #: of the judge's scores, against no guidance
-    factor_error: Estimates = field(repr=False)  #: against the true counterfactual
-    correlation: Estimates = field(repr=False)
-    """Of the judge's scores with the requested attributes, from any number of images."""
-    moved: Estimates = field(repr=False)
-    """How far the judge's score of a target moved from the original image towards the requested
-    value, in the unit of a shift."""
     values: dict[str, tuple[Any, ...]] = field(repr=False)  #: requested of the targets, sorted
-    change_mae: Estimate | None = field(repr=False)  #: from original image to counterfactual
-    change_lpips: Estimate | None = field(repr=False)
-    reversal_mae: Estimate | None = field(repr=False)  #: from original image to reversal
-    reversal_lpips: Estimate | None = field(repr=False)
-    repeated_mae: Estimate | None = field(repr=False)
-    """From original image to the last of several null interventions in a row."""
-    repeated_lpips: Estimate | None = field(repr=False)
-    minimality: Estimate | None = field(repr=False)  #: counterfactual latent divergence
-    truth_mae: Estimate | None = field(repr=False)  #: to the true counterfactual
-    truth_changed: Estimate | None = field(repr=False)
-    """Error on the pixels that change in the truth, relative to that change: 1 if nothing was
-    done."""
-    fd_judge: float | None
-    fid: float | None
-    evaluations: float  #: network rows for one counterfactual, including abduction
-    seconds: float  #: for one counterfactual, on the hardware in the header
+    numbers: dict[tuple[str, str], Estimate | float] = field(repr=False)
+    """By metric and attribute, which is "" for whole images; what was not measured is missing.
+
+    Metrics are those of :data:`~fcfg.evaluation.metric_table.METRICS` and, for checks of a run,
+    ``correlation`` of the judge's scores with the requested attributes, from any number of images,
+    and ``moved``: how far the judge's score of a target moved from the original image towards the
+    requested value, in the unit of a shift.
+    """
+
+    def of(self, metric: str) -> Estimates:
+        """A metric of attributes."""
+        found = {name: value for (kind, name), value in self.numbers.items() if kind == metric}
+        return {name: value for name, value in found.items() if isinstance(value, Estimate)}
+
+    def whole(self, metric: str) -> Estimate | None:
+        """A metric of whole images."""
+        return self.of(metric).get("")
 
     @property
     def drift(self) -> Estimates:
         """Signed shift of every attribute, against the truth if it is known."""
-        return self.factor_error or self.shift
+        return self.of("factor_error") or self.of("shift")
 
     @property
     def invariant(self) -> tuple[str, ...]:
@@ -125,7 +116,7 @@ class Summary:
     @property
     def knows_truth(self) -> bool:
         """Whether true counterfactuals are known."""
-        return any(cell.factor_error for cell in self.cells.values())
+        return any(cell.of("factor_error") for cell in self.cells.values())
 
     def cells_of(self, do: str) -> list[Cell]:
         """Cells of one intervention, in order."""
@@ -199,38 +190,34 @@ class _Builder:
 
     def cell(self, do: str, guidance: str) -> Cell:
         rows, base = self.rows[do, guidance], self.rows.get((do, BASELINE), [])
-        targets = targets_of(do)
+        targets, reached = targets_of(do), self.effectiveness[do, guidance]
         affected = self.graph.affected(targets)
-        effectiveness = self.effectiveness[do, guidance]
-        before = self.effectiveness.get((do, BASELINE), {})
+        of_attributes = {
+            "delta": _differences(reached, self.effectiveness.get((do, BASELINE), {})),
+            "delta_real": _differences(reached, self.real),
+            "shift": {a.name: self._shift(a, rows, base) for a in self.space if base},
+            "factor_error": self._factor_error(rows),
+            "correlation": self.correlation(rows, "target"),
+            "moved": {name: self._moved(self.space[name], rows) for name in targets},
+        }
+        errors = product(("change", "reversal", "repeated", "truth"), ("mae", "lpips"))
+        of_images = {f"{part}_{name}": self._mean(rows, part, name) for part, name in errors} | {
+            "truth_changed": self._truth_changed(rows),
+            "minimality": self._minimality(do, guidance),
+            "fd_judge": self.distances.get((do, guidance, "FD-judge")),
+            "fid": self.distances.get((do, guidance, "FID")),
+            **{name: float(np.mean([row[name] for row in rows])) for name in _COSTS},
+        }
         return Cell(
-            do=do,
-            guidance=guidance,
-            n=self.n,
-            attributes=self.space.names,
-            targets=targets,
-            affected=tuple(name for name in self.space.names if name in affected),
-            effectiveness=effectiveness,
-            delta=_differences(effectiveness, before),
-            delta_real=_differences(effectiveness, self.real),
-            shift={a.name: self._shift(a, rows, base) for a in self.space} if base else {},
-            factor_error=self._factor_error(rows),
-            correlation=self.correlation(rows, "target"),
-            moved={name: self._moved(self.space[name], rows) for name in targets},
-            values={name: tuple(sorted({r["target"][name] for r in rows})) for name in targets},
-            change_mae=self._mean(rows, "change", "mae"),
-            change_lpips=self._mean(rows, "change", "lpips"),
-            reversal_mae=self._mean(rows, "reversal", "mae"),
-            reversal_lpips=self._mean(rows, "reversal", "lpips"),
-            repeated_mae=self._mean(rows, "repeated", "mae"),
-            repeated_lpips=self._mean(rows, "repeated", "lpips"),
-            minimality=self._minimality(do, guidance),
-            truth_mae=self._mean(rows, "truth", "mae"),
-            truth_changed=self._truth_changed(rows),
-            fd_judge=self.distances.get((do, guidance, "FD-judge")),
-            fid=self.distances.get((do, guidance, "FID")),
-            evaluations=float(np.mean([row["evaluations"] for row in rows])),
-            seconds=float(np.mean([row["seconds"] for row in rows])),
+            do,
+            guidance,
+            self.space.names,
+            targets,
+            tuple(name for name in self.space.names if name in affected),
+            {name: tuple(sorted({row["target"][name] for row in rows})) for name in targets},
+            {(effectiveness(self.space, name).name, name): e for name, e in reached.items()}
+            | {(kind, name): e for kind, own in of_attributes.items() for name, e in own.items()}
+            | {(kind, ""): value for kind, value in of_images.items() if value is not None},
         )
 
     def _effectiveness(self, entries: list[JSON], key: str) -> Estimates:
@@ -306,7 +293,7 @@ class _Builder:
         return estimates
 
     def _mean(self, rows: list[JSON], part: str, name: str) -> Estimate | None:
-        values = [None if row.get(part) is None else row[part][name] for row in rows]
+        values = [None if row.get(part) is None else row[part].get(name) for row in rows]
         return None if None in values else mean(np.array(values), self.bootstrap)
 
     def _minimality(self, do: str, guidance: str) -> Estimate | None:

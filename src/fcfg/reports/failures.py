@@ -64,17 +64,17 @@ def _unfaithful(summary: Summary) -> Iterator[str]:
     if apart is not None:
         beside = f"an unrelated image is {apart.value:.2f} away"
     plain = _unguided(summary)
-    null = summary.composition and summary.composition.change_mae
+    null = summary.composition and summary.composition.whole("change_mae")
     for start, error, others in (
         ("Without guidance or change, the model returns images", null, "factual"),
         (
             "There and back without guidance, the model returns images",
-            average(cell.reversal_mae for cell in plain),
+            average(cell.whole("reversal_mae") for cell in plain),
             "factual",
         ),
         (
             "Without guidance, the model makes counterfactuals",
-            average(cell.truth_mae for cell in plain),
+            average(cell.whole("truth_mae") for cell in plain),
             "true",
         ),
     ):
@@ -94,10 +94,10 @@ def _illegible(summary: Summary) -> Iterator[str]:
     null = [] if summary.composition is None else [summary.composition]
     unseen = unread(summary)
     kept = average(
-        cell.correlation[name]
+        found
         for cell in (*null, *_unguided(summary))
-        for name in cell.invariant
-        if name in cell.correlation and name not in unseen
+        for name, found in cell.of("correlation").items()
+        if name in cell.invariant and name not in unseen
     )
     if kept is not None and _is_chance(kept):
         yield (
@@ -111,7 +111,7 @@ def _unmoved(summary: Summary) -> Iterator[str]:
     moved = {
         f"{name} under {named(cell.do)}": estimate
         for cell in _unguided(summary)
-        for name, estimate in cell.moved.items()
+        for name, estimate in cell.of("moved").items()
     }
     if moved and all(map(_is_chance, moved.values())):
         yield f"Without guidance, no target moves towards the requested value: {listed(moved)}."

@@ -144,7 +144,7 @@ def _single(row: Row, metric: Metric, name: str) -> Column:
 
 def _mean(metric: Metric, row: Row, names: Sequence[str]) -> Value:
     """The number of one attribute or of whole images, or the mean over those that have one."""
-    found = [metric.value(row.run.summary, row.cell, name) for name in names]
+    found = [row.cell.numbers.get((metric.name, name)) for name in names]
     return average(map(estimated, found)) if len(found) > 1 else found[0]
 
 
