@@ -1,11 +1,13 @@
 # Every target sets up .venv by itself, and only when pyproject.toml or constraints.txt changed: demo
 # and studio with what the package needs to run, the others with what its development needs, too.
 # PYTHON chooses the interpreter (3.11 or newer): make test PYTHON=python3.12
+# TORCH chooses its release: make test TORCH=torch==2.11.0
 # TORCH_INDEX chooses the build of torch: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+TORCH := $(or $(TORCH),$(shell grep '^torch==' constraints.txt))
 READY := $(VENV)/.ready
 DEV := $(VENV)/.dev
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -23,8 +25,9 @@ export PYTHONDONTWRITEBYTECODE :=
 define install
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed and none was found"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --no-compile $$(grep '^torch==' constraints.txt) $(TORCH_INDEX:%=--index-url %)
-	$(PIP) install --no-compile -c constraints.txt -e ./models -e '.[$(1)]'
+	$(PIP) install --no-compile $(TORCH) $(TORCH_INDEX:%=--index-url %)
+	@grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
+	$(PIP) install --no-compile -c $(VENV)/constraints.txt -e ./models -e '.[$(1)]'
 endef
 
 $(READY): pyproject.toml models/pyproject.toml constraints.txt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import shlex
 import subprocess
@@ -241,6 +242,27 @@ def test_the_way_from_a_folder_to_a_report_can_be_gone(
     assert config["graph"] == {"radius": [], "brightness": ["radius"], "square": []}
 
 
+def test_workflows_and_forms_are_yaml_and_run_targets_that_make_knows() -> None:
+    known = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    files = [*ROOT.glob(".github/**/*.yml"), ROOT / ".readthedocs.yaml"]
+    files += [ROOT / ".pre-commit-config.yaml"]
+    assert len(files) == 6
+    for file in files:
+        text = file.read_text("utf-8")
+        assert yaml.safe_load(text)
+        for words in re.findall(r"(?:run:|-) make ([a-z- ]+?)(?: [A-Z]|$)", text, re.MULTILINE):
+            assert set(words.split()) <= {*known}, file
+
+
+def test_the_readme_of_the_wheel_leads_to_the_repository(tmp_path: Path) -> None:
+    backend = pytest.importorskip("hatchling.build", reason="hatchling comes with the dev extra")
+    with contextlib.chdir(ROOT):
+        about = tmp_path / backend.prepare_metadata_for_build_wheel(str(tmp_path)) / "METADATA"
+    links = re.findall(r"\]\((\S+?)\)", about.read_text("utf-8"))
+    assert len(links) > 20
+    assert all(link.startswith(("https://", "#")) for link in links), links
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"version: {fcfg.__version__}\n" in citation
@@ -268,9 +290,9 @@ def test_every_dependency_has_a_reason_and_its_lower_bound_is_tested() -> None:
 def test_only_development_installs_what_developers_need(target: str, tmp_path: Path) -> None:
     words = ["make", "--dry-run", target, f"VENV={tmp_path}", "TORCH_INDEX=https://a.b/cpu"]
     plan = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert "constraints.txt) --index-url https://a.b/cpu\n" in plan
+    assert f"torch=={pins('constraints.txt')['torch']} --index-url https://a.b/cpu\n" in plan
     extra = "app" if target in ("demo", "studio") else "dev"
-    assert f"-c constraints.txt -e ./models -e '.[{extra}]'\n" in plan
+    assert f"/constraints.txt -e ./models -e '.[{extra}]'\n" in plan
     assert plan.count(" -e '") == 1
 
 
