@@ -8,13 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import AttributeSpace, Binary
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg import AttributeSpace, Binary, CausalGraph, CounterfactualPipeline, StructuralCausalModel
+from fcfg.diffusion import AttributeEmbedder, Denoiser, NoiseSchedule
 from tiny import randomised
 
 SPACE = AttributeSpace([Binary("a"), Binary("b")])

@@ -10,10 +10,8 @@ import torch
 from torch import nn
 
 from evaluations import SIZE, tiny_model
+from fcfg import AttributeTokens, NoiseSchedule, wrap
 from fcfg.datasets import portraits
-from fcfg.diffusion.conditioners import AttributeTokens
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.integrations.wrapping import wrap
 from fcfg.model import AnyModel
 from own_kind import Note, ShiftModel
 from tiny import randomised

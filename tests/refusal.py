@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,12 +14,25 @@ from fcfg.support.errors import InputError
 _FOUR_PARTS = re.compile(r"(?P<object>.+?): expected (?P<expected>.+), got (?P<got>.+); (.+)[.?]")
 
 
-@contextmanager
-def refused(subject: str, *fragments: str) -> Iterator[None]:
+class refused:
     """Expect an error about ``subject`` whose one line holds every fragment."""
-    with pytest.raises(InputError) as caught:
-        yield
-    check_form(str(caught.value), subject, *fragments)
+
+    def __init__(self, subject: str, *fragments: str) -> None:
+        self._wanted, self._raising = (subject, *fragments), pytest.raises(InputError)
+
+    def __enter__(self) -> None:
+        self._caught = self._raising.__enter__()
+
+    def __exit__(self, *error: Any) -> bool:
+        met = self._raising.__exit__(*error)
+        if met:
+            check_form(str(self._caught.value), *self._wanted)
+        return met
+
+    def by(self, call: Callable[..., object], *values: Any, **named: Any) -> None:
+        """Expect it of one call."""
+        with self:
+            call(*values, **named)
 
 
 def check_form(message: str, subject: str, *fragments: str) -> None:
@@ -36,8 +48,7 @@ def check_form(message: str, subject: str, *fragments: str) -> None:
 def all_refused(subject: str, *calls: Callable[[], object]) -> None:
     """Expect an error about ``subject`` from each of several calls."""
     for call in calls:
-        with refused(subject):
-            call()
+        refused(subject).by(call)
 
 
 def typed(capsys: pytest.CaptureFixture[str], line: str, *words: object) -> Any:

@@ -14,8 +14,7 @@ import torch
 import fcfg
 from fcfg.support.config_files import to_yaml, validate
 from fcfg.support.progress import Reporter
-from fcfg.training import run
-from fcfg.training.config import TrainingConfig
+from fcfg.training import TrainingConfig, run
 
 TINY: dict[str, Any] = {
     "name": "tiny",

@@ -11,12 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from evaluations import counted_rows
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import Guidance
-from fcfg.model import Action
+from fcfg import Abduction, Action, CounterfactualPipeline, Guidance, NoiseSchedule
 from fcfg.pipeline import alignment
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Abduction
 from refusal import refused
 from tiny_rivals import tiny_images, tiny_pipeline
 from worlds import SHAPE, binary_space, pipeline_of
@@ -75,10 +71,9 @@ def asked(world: World) -> tuple[CounterfactualPipeline, Abduction, Action]:
 def errors(pipeline: CounterfactualPipeline, abduction: Abduction, guidance: Guidance) -> Tensor:
     """How far the factual prediction is from the path, summed over its steps, for each image."""
     action = pipeline.act(abduction.attributes, {"male": abduction.attributes["male"]})
+    told: dict[str, Any] = {"on_step": lambda record: states.append(record.trajectory.x)}
     states: list[Tensor] = []
-    pipeline.predict(
-        abduction, action, guidance, on_step=lambda record: states.append(record.trajectory.x)
-    )
+    pipeline.predict(abduction, action, guidance, **told)
     assert abduction.path is not None
     target = abduction.path.states.flip(0)[1:]
     return (torch.stack(states) - target).square().mean(dim=(2, 3, 4)).sum(dim=0)
@@ -168,9 +163,7 @@ def test_a_batch_gives_what_the_equations_give_for_each_image(
         assert pair.spent[row] - before == rows
 
 
-def test_images_stop_each_by_itself_and_all_rows_are_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_images_stop_each_by_itself_and_all_rows_are_counted(monkeypatch) -> None:
     monkeypatch.setattr(alignment, "RATE", 0.1 / alignment.LARGEST_SCALE)
     pipeline = pipeline_of(StillNetwork(), NoiseSchedule(), 3)
     _, images, attributes = smooth()
@@ -201,23 +194,15 @@ def test_steps_outside_start_and_stop_are_not_aligned() -> None:
     assert torch.equal(plain.images, unguided.images)
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "fragment"),
-    [
+def test_what_cannot_be_aligned_is_refused() -> None:
+    own, whole = "each corrects guidance its own way", "a whole number from 0 to 1000"
+    for text, options, fragment in (
         *((rule, {"align": 1}, "only cfg can be aligned") for rule in RULES),
-        ("cfg:2", {"align": 1, "anchor": True}, "each corrects guidance its own way"),
-        ("cfg:2", {"align": 1, "tolerance": 0.01}, "each corrects guidance its own way"),
-        *(("cfg:2", {"align": value}, "a whole number from 0 to 1000") for value in NO_COUNTS),
-    ],
-)
-def test_what_cannot_be_aligned_is_refused(text: str, options: Any, fragment: str) -> None:
-    with refused("guidance option align", fragment):
-        Guidance.parse(text).replace(**options)
-
-
-def test_plain_models_other_solvers_and_missing_paths_are_refused() -> None:
-    with refused("guidance none", "'anchor'", "'align'"):
-        Guidance.parse("none;align=1")
+        *(("cfg:2", {"align": 1} | o, own) for o in ({"anchor": True}, {"tolerance": 0.01})),
+        *(("cfg:2", {"align": value}, whole) for value in NO_COUNTS),
+    ):
+        refused("guidance option align", fragment).by(Guidance.parse(text).replace, **options)
+    refused("guidance none", "'anchor'", "'align'").by(Guidance.parse, "none;align=1")
     pipeline, images, attributes = semantic()
     with refused("guidance cfg:2.0;align=1", "solver dpm-2m", "ddim uniform 100"):
         pipeline.counterfactual(images, attributes, {"male": 1}, guidance=guided(1))

@@ -50,9 +50,7 @@ def test_the_factual_attributes_give_the_image_back(
 
 
 @pytest.mark.parametrize("guidance", ALL, ids=repr)
-def test_two_branches_in_one_batch_give_the_same(
-    pipeline: CounterfactualPipeline, guidance: Guidance
-) -> None:
+def test_two_branches_in_one_batch_give_the_same(pipeline, guidance) -> None:
     """The definition, literally: path and counterfactual in one batch, step by step."""
     faces, attributes = mixture_faces(pipeline, 3)
     do = {"smiling": 1 - attributes["smiling"]}
@@ -62,12 +60,8 @@ def test_two_branches_in_one_batch_give_the_same(
     both = {name: np.concatenate([attributes[name], pair.attributes[name]]) for name in attributes}
     factual = {name: np.concatenate([column, column]) for name, column in attributes.items()}
     times, weights = pair.abduction.times[::-1], pair.plan.weights
-    predictor = guidance.predictor(
-        denoiser,
-        denoiser.condition(both),
-        denoiser.condition(factual),
-        pair.plan.keep.to(denoiser.device),
-    )
+    conditions = denoiser.condition(both), denoiser.condition(factual)
+    predictor = guidance.predictor(denoiser, *conditions, pair.plan.keep.to(denoiser.device))
     there = {"device": denoiser.device, "dtype": torch.float64}
     asked = {"weights": weights.weights, "guided": weights.guided}
     plan = steps_along(denoiser.schedule, times, **asked, **there)
@@ -81,19 +75,12 @@ def test_two_branches_in_one_batch_give_the_same(
     torch.testing.assert_close(pair.trajectory.x, x.x.chunk(2)[1].cpu(), atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("guidance", "rows"),
-    [
-        ("none", 2 * 7 + 1),
-        ("contrast:1.5", 3 * 7 + 1),
-        ("cfg:1.5", 4 * 7 + 1),
-        ("apg:1.5", 4 * 7 + 1),
-        ("fcfg:affected=2,invariant=1.2", 7 * 7),
-    ],
-)
-def test_evaluations_are_shared_and_counted(
-    pipeline: CounterfactualPipeline, guidance: str, rows: int
-) -> None:
+COSTS = {"none": 2 * 7 + 1, "contrast:1.5": 3 * 7 + 1, "cfg:1.5": 4 * 7 + 1}
+COSTS |= {"apg:1.5": 4 * 7 + 1, "fcfg:affected=2,invariant=1.2": 7 * 7}
+
+
+@pytest.mark.parametrize(("guidance", "rows"), COSTS.items())
+def test_evaluations_are_shared_and_counted(pipeline, guidance, rows) -> None:
     """What the abduction evaluated is not evaluated again, and every row is counted."""
     n = 2
     with counted_rows(pipeline) as spent:
@@ -107,9 +94,7 @@ def test_evaluations_are_shared_and_counted(
     assert torch.equal(second.images, pair.images)
 
 
-def test_a_sweep_that_reuses_the_factual_branch_equals_one_that_does_not(
-    pipeline: CounterfactualPipeline,
-) -> None:
+def test_a_sweep_that_reuses_the_factual_branch_equals_one_that_does_not(pipeline) -> None:
     faces, attributes = mixture_faces(pipeline, 3)
     abduction = pipeline.abduct(faces, attributes, sampling="ddim uniform 6")
     for name in ("smiling", "male", "young"):
@@ -135,11 +120,9 @@ PLAIN: dict[str, Any] = {"anchor": False, "sampling": "ddim uniform 10"}
 
 def same_answers(pipeline: CounterfactualPipeline, one: str, other: str, **options: Any) -> bool:
     """Whether two guidances give the same images, where nothing is anchored."""
-    images = [
-        ask(pipeline, guidance=Guidance.parse(text), **PLAIN, **options)[1].images
-        for text in (one, other)
-    ]
-    return torch.allclose(*images, atol=1e-10, rtol=0)
+    asked = (Guidance.parse(text) for text in (one, other))
+    pairs = [ask(pipeline, guidance=guidance, **PLAIN, **options)[1] for guidance in asked]
+    return torch.allclose(*(pair.images for pair in pairs), atol=1e-10, rtol=0)
 
 
 def test_contrast_needs_no_weight_for_what_stays_put(pipeline: CounterfactualPipeline) -> None:
@@ -154,9 +137,7 @@ def test_contrast_needs_no_weight_for_what_stays_put(pipeline: CounterfactualPip
 @pytest.mark.parametrize(
     "text", ["contrast:0.3", "contrast:4", "fcontrast:affected=4,invariant=9"]
 )
-def test_contrast_without_a_difference_is_the_plain_model(
-    pipeline: CounterfactualPipeline, text: str
-) -> None:
+def test_contrast_without_a_difference_is_the_plain_model(pipeline, text) -> None:
     """The masked attributes are the factual ones: nothing is pushed where nothing is asked."""
     _, attributes = mixture_faces(pipeline, 3)
     assert same_answers(pipeline, text, "none", do={"smiling": attributes["smiling"]})
@@ -179,9 +160,7 @@ def test_the_default_is_anchored_except_for_the_paper(pipeline: CounterfactualPi
     assert pipeline.abduct(faces, attributes, sampling="paper").path is None
 
 
-def test_a_solver_that_evaluates_elsewhere_shares_nothing(
-    pipeline: CounterfactualPipeline,
-) -> None:
+def test_a_solver_that_evaluates_elsewhere_shares_nothing(pipeline) -> None:
     """Fixed-point abduction evaluates at its iterates, so the factual branch takes all rows."""
     _, pair = ask(pipeline, guidance=Guidance.none(), sampling="fixed-point:2 uniform 6")
     assert pair.abduction.path.noises is None
@@ -195,9 +174,7 @@ def test_an_experiment_anchors_all_guidances_or_none() -> None:
     assert asked.also == {"male": ("none;anchor=true",)}
 
 
-def test_known_evaluations_keep_the_state_of_the_predictor(
-    pipeline: CounterfactualPipeline,
-) -> None:
+def test_known_evaluations_keep_the_state_of_the_predictor(pipeline) -> None:
     faces, attributes = mixture_faces(pipeline, 2)
     predictor = ConditionalPredictor(pipeline.denoiser, pipeline.denoiser.condition(attributes))
     assert _KnownPredictor(predictor, faces, faces[None], 1).init(faces) == predictor.init(faces)

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from fcfg import CounterfactualPipeline, Guidance
 from fcfg.diffusion.prediction import ConditionalPredictor, Evaluate, Evaluations, Images, Times
-from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import SOLVERS, as_solver, integrate, steps_along
 from products import pairwise
 from worlds import RULES, mixture_faces, mixture_pipeline
@@ -42,9 +41,7 @@ def world(spread: float) -> CounterfactualPipeline:
     ("spread", "drawn", "guidance", "solver"),
     pairwise((SHARP, SMOOTH), (False, True), ALL, SOLVERS),
 )
-def test_all_steps_in_float32_lead_back_to_the_image(
-    spread: float, drawn: bool, guidance: Guidance, solver: str
-) -> None:
+def test_all_steps_in_float32_lead_back_to_the_image(spread, drawn, guidance, solver) -> None:
     """The walk itself: the pipeline would return the image where nothing changes."""
     pipeline = world(spread)
     faces, attributes = mixture_faces(pipeline, 4)

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from safetensors.torch import save as to_bytes
 
 from evaluations import SIZE, counted_rows, tiny_model
+from fcfg import CounterfactualPipeline, Guidance
 from fcfg.answers import Answer, AnswerLoop, Memory, Question, Store, in_blocks, size_of
 from fcfg.datasets import portraits
-from fcfg.guidance import Guidance
 from fcfg.model import AnyModel
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from laws import shift as shift_model
 from own_kind import ShiftModel
 from refusal import refused
@@ -48,9 +47,6 @@ def loop(model: AnyModel, *questions: Question, **more: Any) -> AnswerLoop:
 def answered(model: AnyModel, *questions: Question, **more: Any) -> Iterator[Answer]:
     for block in loop(model, *questions, **more):
         yield from block.answers()
-
-
-# The loop ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [tiny_model, shift_model])
@@ -95,9 +91,7 @@ def test_what_is_behind_a_block_is_inferred_once(model: CounterfactualPipeline) 
         assert torch.equal(one.pair.images, other.pair.images)
 
 
-def test_a_plain_answer_shares_an_abduction_that_another_one_needs(
-    model: CounterfactualPipeline,
-) -> None:
+def test_a_plain_answer_shares_an_abduction_that_another_one_needs(model) -> None:
     asked = loop(model, question(model, PLAIN), question(model, ANCHORED))
     plain, anchored = (each.plan for each in asked.questions)
     assert asked.shared(plain).abduction == anchored.abduction
@@ -107,19 +101,12 @@ def test_a_plain_answer_shares_an_abduction_that_another_one_needs(
 
 
 @pytest.mark.parametrize("left_out", [0, 1, 2])
-def test_progress_ends_at_one_whatever_is_left_out(
-    model: CounterfactualPipeline, left_out: int
-) -> None:
+def test_progress_ends_at_one_whatever_is_left_out(model, left_out) -> None:
     asked = [question(model, PLAIN, returns=2), question(model, DRAWN_NOISE, extra=3)]
-    shares: list[float] = []
-    phases: list[tuple[str, float]] = []
-    parts = loop(
-        model,
-        *asked,
-        blocks=in_blocks(range(5), 2),
-        on_progress=shares.append,
-        on_step=lambda phase, step, share: phases.append((phase, share)),
-    )
+    shares, phases = list[float](), list[tuple[str, float]]()
+    told: dict[str, Any] = {"on_progress": shares.append}
+    told["on_step"] = lambda phase, step, share: phases.append((phase, share))
+    parts = loop(model, *asked, blocks=in_blocks(range(5), 2), **told)
     for block in parts:
         for answer in block.answers(asked[left_out:]):
             with block.phase("own", down=answer.question.extra):
@@ -134,9 +121,7 @@ def test_progress_ends_at_one_whatever_is_left_out(
     assert {phase for phase, _ in phases} == (names if left_out < 2 else set())
 
 
-def test_a_callback_cancels_and_what_was_inferred_stays(
-    model: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_a_callback_cancels_and_what_was_inferred_stays(model, tmp_path) -> None:
     def stop(phase: str, step: object, share: float) -> None:
         if phase == "prediction":
             raise KeyboardInterrupt
@@ -155,8 +140,7 @@ def test_a_strict_loop_refuses_what_is_not_finite() -> None:
     asked = question(model, PLAIN)
     list(answered(model, asked, memory=memory))
     model.denoiser.network.shift.bias.data[:] = float("nan")
-    with refused("model", "NaN or infinity"):
-        list(answered(model, asked, strict=True))
+    refused("model", "NaN or infinity").by(list, answered(model, asked, strict=True))
     with refused("do(smiling)", "others for 5 of 5, such as 0"):
         list(answered(model, asked, memory=memory, strict=True))
     with pytest.warns(UserWarning, match="NaN"):
@@ -164,13 +148,8 @@ def test_a_strict_loop_refuses_what_is_not_finite() -> None:
     assert not found.pair.images.isfinite().any()
 
 
-# Abductions in the store ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("solver", ["ddim", "bdia", "fixed-point:2"])
-def test_a_stored_abduction_is_the_same(
-    solver: str, model: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_a_stored_abduction_is_the_same(solver, model, tmp_path) -> None:
     plan = model.plan(["male"], Guidance.parse(ANCHORED), sampling=f"{solver} uniform 3")
     asked = Question("do(male)", plan, lambda: model.act(DRAWN.attributes, {"male": "flip"}))
     about: dict[str, Any] = {"store": Store(tmp_path), "about": "model"}
@@ -185,9 +164,7 @@ def test_a_stored_abduction_is_the_same(
     assert torch.equal(parts[1].path.states, first.path.states[:, [1, 2]])
 
 
-def test_the_store_knows_model_image_attributes_sampling_and_path(
-    model: CounterfactualPipeline, tmp_path: Path
-) -> None:
+def test_the_store_knows_model_image_attributes_sampling_and_path(model, tmp_path) -> None:
     def inferred(setting: str = PLAIN, about: str = "model", **changes: Any) -> bool:
         """Whether the network was asked."""
         own = {"images": DRAWN.images, "attributes": DRAWN.attributes} | changes
@@ -210,15 +187,9 @@ def test_the_store_knows_model_image_attributes_sampling_and_path(
     assert not inferred()
     assert files() == 5
     other = {name: 1 - column for name, column in DRAWN.attributes.items()}
-    for number, changes in enumerate(
-        (
-            {"about": "another"},
-            {"images": -DRAWN.images},
-            {"attributes": other},
-            {"sampling": "ddim uniform 3"},
-            {"sampling": "fixed-point:2 uniform 2"},
-        )
-    ):
+    changed = [{"about": "another"}, {"images": -DRAWN.images}, {"attributes": other}]
+    changed += [{"sampling": s} for s in ("ddim uniform 3", "fixed-point:2 uniform 2")]
+    for number, changes in enumerate(changed):
         assert inferred(**changes)
         assert not inferred(**changes)
         assert files() == 5 * (2 + number)
@@ -231,13 +202,8 @@ def test_broken_entries_count_as_missing(model: CounterfactualPipeline, tmp_path
     (whole,) = answered(model, asked, store=store)
     files = sorted(tmp_path.rglob("*.safetensors"))
     strange = {"x": torch.zeros(1, 3, 4, 4), "evaluations": torch.tensor([2])}
-    for content in (
-        files[0].read_bytes()[:-5],
-        b"",
-        struct.pack("<Q", 2**60),
-        to_bytes({"pixels": torch.zeros(3)}),
-        to_bytes(strange),
-    ):
+    others = [to_bytes(entry) for entry in ({"pixels": torch.zeros(3)}, strange)]
+    for content in (files[0].read_bytes()[:-5], b"", struct.pack("<Q", 2**60), *others):
         for broken in (files[:1], files):
             for file in broken:
                 file.write_bytes(content)
@@ -249,9 +215,7 @@ def test_broken_entries_count_as_missing(model: CounterfactualPipeline, tmp_path
     assert sum(rows) == len(DRAWN.images) * 2 * asked.plan.rows
 
 
-def test_a_memory_serves_later_loops_with_the_factual_branch(
-    model: CounterfactualPipeline,
-) -> None:
+def test_a_memory_serves_later_loops_with_the_factual_branch(model) -> None:
     asked, memory = question(model, ANCHORED), Memory(10**6)
     (first,) = answered(model, asked, memory=memory)
     with counted_rows(model) as rows:
@@ -262,9 +226,6 @@ def test_a_memory_serves_later_loops_with_the_factual_branch(
     with counted_rows(model) as rows:
         list(answered(model, asked, memory=memory, about="another model"))
     assert sum(rows) > len(DRAWN.images) * 2 * asked.plan.rows
-
-
-# The store and the memory -----------------------------------------------------------------------
 
 
 def test_a_store_gives_back_what_was_put(tmp_path: Path) -> None:
@@ -283,9 +244,7 @@ def test_a_store_gives_back_what_was_put(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20)), max_size=30))
-def test_a_memory_never_exceeds_its_bytes_and_keeps_what_was_used_last(
-    puts: list[tuple[int, int]],
-) -> None:
+def test_a_memory_never_exceeds_its_bytes_and_keeps_what_was_used_last(puts) -> None:
     memory, most = Memory(most_bytes=50), 50
     order: list[tuple[int, int]] = []  # an independent model: key and size, oldest first
     for key, size in puts:

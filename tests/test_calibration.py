@@ -12,20 +12,17 @@ from torch import Tensor
 
 import fcfg
 from evaluations import SIZE, calibration_of, folder_model, tiny_model
+from fcfg import AttributeJudge, Calibration, Guidance, Judge, JudgeConfig, NoiseSchedule
 from fcfg.calibration import choose_images
 from fcfg.calibration.run import RAISING
 from fcfg.cli import main
 from fcfg.cli.calibrate import print_calibration
 from fcfg.datasets.portraits.data import VALIDATION_SEED
-from fcfg.diffusion.networks import Judge, JudgeConfig
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import Guidance
-from fcfg.judge import AttributeJudge
-from fcfg.pipeline.calibration import Calibration, Direction
+from fcfg.pipeline.calibration import Direction
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.sampling import PRESETS
-from refusal import refused, refused_line
+from refusal import refused, refused_line, typed
 from worlds import SHAPE, MixtureNetwork, pipeline_of
 
 SPREAD = 0.1
@@ -169,38 +166,23 @@ def test_the_search_goes_on_beyond_its_ends(weights: tuple[float, ...], tmp_path
     assert pipeline.denoiser.network.rows == before  # nothing beyond is measured twice
 
 
-@pytest.mark.parametrize(
-    ("options", "doubt", "measured"),
-    [
-        (
-            {"weights": (0.005, 0.01)},
-            r"do\(male\): the best .* beyond 0\.0338, the last one measured",
-            [0.005, 0.01, 0.015, 0.0225, 0.03375],  # and no further
-        ),
-        (
-            {"weights": (0.5, 1.0), "guidance": Guidance.parse("cfg++:0;raw=true")},
-            r"do\(male\): the best weight may lie beyond 1, ",
-            [0.5, 1.0],  # the rule has no larger ones
-        ),
-        (
-            {"images": 20, "count": 14},
-            "fewer than 8 images in each direction",
-            [0.5, 1.0, 1.5, 2.0, 3.0],
-        ),
-    ],
-)
-def test_a_pipeline_keeps_its_default_where_a_calibration_is_in_doubt(
-    options: dict[str, Any], doubt: str, measured: list[float]
-) -> None:
-    pipeline, options = shrunk(), {"sampling": "ddim uniform 2"} | options
-    before = pipeline.calibration = calibration_of(pipeline, smiling=1.25, male=1.25)
-    with pytest.warns(UserWarning, match=doubt):
-        found = chosen(pipeline, **options)
-    assert pipeline.calibration is before
-    assert {tuple(weight for weight, *_ in own.curve) for own in found.attributes.values()} == {
-        tuple(measured)
-    }
-    assert chosen(pipeline, **options, accept=True) == pipeline.calibration == found
+def test_a_pipeline_keeps_its_default_where_a_calibration_is_in_doubt() -> None:
+    small, last = {"weights": (0.005, 0.01)}, {"weights": (0.5, 1.0)}
+    last["guidance"] = Guidance.parse("cfg++:0;raw=true")  # which has no larger ones
+    few, best = {"images": 20, "count": 14}, r"do\(male\): the best weight may lie beyond"
+    for asked, doubt, measured in (
+        (small, f"{best} 0\\.0338, the last one measured", (0.005, 0.01, 0.015, 0.0225, 0.03375)),
+        (last, f"{best} 1, ", (0.5, 1.0)),
+        (few, "fewer than 8 images in each direction", (0.5, 1.0, 1.5, 2.0, 3.0)),
+    ):
+        pipeline, options = shrunk(), {"sampling": "ddim uniform 2"} | asked
+        before = pipeline.calibration = calibration_of(pipeline, smiling=1.25, male=1.25)
+        with pytest.warns(UserWarning, match=doubt):
+            found = chosen(pipeline, **options)
+        assert pipeline.calibration is before
+        for own in found.attributes.values():
+            assert tuple(weight for weight, *_ in own.curve) == measured
+        assert chosen(pipeline, **options, accept=True) == pipeline.calibration == found
 
 
 def test_batches_do_not_matter_and_a_resumed_calibration_is_the_same(
@@ -237,30 +219,23 @@ def test_batches_do_not_matter_and_a_resumed_calibration_is_the_same(
     assert 0 < network.rows - before < spent / 2  # only the new weight
 
 
-@pytest.mark.parametrize(
-    ("options", "subject"),
-    [
-        ({"weights": (1.0,)}, "weights"),
-        ({"weights": (2.0, 1.0)}, "weights"),
-        ({"weights": (-1.0, 1.0)}, "weights"),
-        ({"guidance": Guidance.none()}, "guidance none"),
-        ({"guidance": Guidance.fcfg(a=1, b=1)}, "guidance fcfg:a=1.0,b=1.0"),
-        ({"guidance": Guidance.cfg(lambda share: 1 + share)}, "guidance 'cfg:<"),
-        ({"guidance": "cfg:1"}, "guidance"),
-        ({"sampling": "paper"}, "sampling"),
-        ({"count": 9}, "count"),
-        ({"judge": None}, "model"),
-    ],
-)
-def test_no_network_is_asked_for_what_is_wrong(options: dict[str, Any], subject: str) -> None:
-    pipeline = shrunk()
-    pipeline.judge = options.pop("judge", pipeline.judge)
-    with refused(subject):
-        chosen(pipeline, images=8, **{"count": 8} | options)
+def test_no_network_is_asked_for_what_is_wrong() -> None:
+    pipeline, moving = shrunk(), Guidance.cfg(lambda share: 1 + share)
+    for subject, name, *values in (
+        ("weights", "weights", (1.0,), (2.0, 1.0), (-1.0, 1.0)),
+        ("guidance none", "guidance", Guidance.none()),
+        ("guidance fcfg:a=1.0,b=1.0", "guidance", Guidance.fcfg(a=1, b=1)),
+        *(("guidance 'cfg:<", "guidance", moving), ("guidance", "guidance", "cfg:1")),
+        *(("sampling", "sampling", "paper"), ("count", "count", 9)),
+    ):
+        for value in values:
+            refused(subject).by(chosen, pipeline, images=8, **{"count": 8} | {name: value})
+    pipeline.judge = None
+    refused("model").by(chosen, pipeline, images=8, count=8)
     assert pipeline.denoiser.network.rows == 0
 
 
-def test_attributes_that_do_not_vary_are_left_out() -> None:
+def test_attributes_that_do_not_vary_are_left_out_and_overflow_is_refused() -> None:
     pipeline = shrunk()
     images, attributes = real_images(8)
     attributes["male"] = np.zeros(8, dtype=np.int64)
@@ -269,15 +244,9 @@ def test_attributes_that_do_not_vary_are_left_out() -> None:
     assert found.attributes["smiling"].directions == {}  # of four images, which are too few
     assert found.guidance(["male"]) == found.guidance(["smiling"])
     attributes["smiling"] = attributes["male"]
-    with refused("images", "each of two values", "more images"):
-        fcfg.calibrate(pipeline, images, attributes)
-
-
-def test_numbers_that_overflow_are_refused() -> None:
-    pipeline = shrunk()
+    refused("images", "each of two values").by(fcfg.calibrate, pipeline, images, attributes)
     pipeline.denoiser.network.means = pipeline.denoiser.network.means * torch.nan
-    with refused("model", "finite numbers"):
-        chosen(pipeline)
+    refused("model", "finite numbers").by(chosen, pipeline)
 
 
 def test_a_saved_model_uses_its_calibration(tmp_path: Path) -> None:
@@ -320,8 +289,7 @@ def test_drawings_are_those_of_validation_and_balanced() -> None:
     assert names > {image.numpy().tobytes() for image in chosen.images[:16]}
     other = choose_images(pipeline, 20, seed=1)
     assert not torch.equal(other.images[:16], chosen.images[:16])
-    with refused("images", "from 2"):
-        choose_images(pipeline, 1)
+    refused("images", "from 2").by(choose_images, pipeline, 1)
 
 
 def test_images_of_a_folder_are_those_of_validation(tmp_path: Path) -> None:
@@ -360,9 +328,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 WORDS = ["--sampling", "ddim uniform 2", "--images", "16", "--device", "cpu", "--weights", "1,2"]
 
 
-def test_a_calibrated_model_uses_its_weights(
-    model: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_calibrated_model_uses_its_weights(model: str, capsys) -> None:
     assert main(["calibrate", model, *WORDS, "--accept"]) == 0
     out = capsys.readouterr().out
     rule = "contrast:1.7;anchor=true;drawn_noise=true"
@@ -380,9 +346,7 @@ def test_a_calibrated_model_uses_its_weights(
     assert Calibration.read("elsewhere") == found
 
 
-def test_the_command_keeps_the_default_where_a_calibration_is_in_doubt(
-    model: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_keeps_the_default_where_a_calibration_is_in_doubt(model: str, capsys) -> None:
     before = fcfg.load(model)
     before.calibration = calibration_of(before, smiling=1.25, male=2.0)
     fcfg.save(before, model)
@@ -453,29 +417,13 @@ def test_an_interrupted_command_says_how_to_resume_and_leaves_a_shipped_model_as
     assert fcfg.load(model).calibration is None
 
 
-def test_the_help_says_from_how_many_images_on_weights_are_raised(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["calibrate", "--help"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"with at least {RAISING} images" in said
-
-
-@pytest.mark.parametrize(
-    ("words", "subject"),
-    [
-        ("no-such-model", "no-such-model"),
-        ("tiny --guidance cgf:1", "guidance"),
-        ("tiny --weights 1,a", "weights"),
-        ("tiny --batch-size no", "--batch-size"),
-        ("tiny --images 1", "images"),
-        ("tiny --data .", "--data"),
-        ("tiny --sampling papr", "sampling"),
-        ("tiny --out tiny/config.json", "out tiny/config.json"),
-    ],
-)
-def test_what_is_wrong_is_one_line(
-    model: str, words: str, subject: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    refused_line(["calibrate", "--out", "new", *words.split()], subject, capsys)
+@pytest.mark.usefixtures("model")
+def test_what_is_wrong_is_one_line(capsys) -> None:
+    refused_line(["calibrate", "no-such-model"], "no-such-model", capsys)
+    wrong = "guidance cgf:1", "weights 1,a", "batch-size no", "images 1", "data .", "sampling papr"
+    for words in (*wrong, "out tiny/config.json"):
+        name, value = words.split()
+        refused_line(["calibrate", "tiny", "--out", "new", f"--{name}", value], name, capsys)
     assert not Path("new").exists()
+    said = " ".join(typed(capsys, "calibrate --help").out.split())
+    assert f"with at least {RAISING} images" in said

@@ -241,9 +241,7 @@ def test_the_command_says_how_well_values_are_told_apart(
 
 
 @pytest.mark.parametrize(("given", "raises"), [(None, True), (False, False), (True, True)])
-def test_many_images_raise_weights_unless_told_not_to(
-    given: bool | None, raises: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_images_raise_weights_unless_told_not_to(given, raises, monkeypatch) -> None:
     monkeypatch.setattr("fcfg.calibration.run.RAISING", 24)
     pipeline, drawn = tiny_model(), fcfg.datasets.portraits.sample(24, seed=5, size=SIZE)
     options = {"sampling": "ddim uniform 2", "weights": (1, 2), "at_least_real": given}

@@ -3,7 +3,9 @@ from __future__ import annotations
 import copy
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import numpy as np
 import pytest
@@ -11,14 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.networks import Judge, JudgeConfig
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import Guidance
-from fcfg.judge import AttributeJudge
-from fcfg.model import load, save
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg import AttributeJudge, CounterfactualPipeline, Guidance, Judge, JudgeConfig, load, save
+from fcfg.diffusion import AttributeEmbedder, Denoiser, NoiseSchedule
 from fcfg.storage import FORMAT
 from fcfg.storage.folder import digest
 from kills import ended_after
@@ -31,14 +27,8 @@ from worlds import mixture_pipeline
 def pipeline() -> CounterfactualPipeline:
     """A diffusion model with all that a folder keeps."""
     made = tiny_pipeline(1)
-    denoiser = Denoiser(
-        made.denoiser.network,
-        made.denoiser.embedder,
-        NoiseSchedule("cosine", 500),
-        channels=1,
-        stride=2,
-        parameterisation="velocity",
-    )
+    parts = made.denoiser.network, made.denoiser.embedder, NoiseSchedule("cosine", 500)
+    denoiser = Denoiser(*parts, channels=1, stride=2, parameterisation="velocity")
     factors = {"age": (50.0, 17.0)}
     config = JudgeConfig(channels=1, outputs=sum(SPACE.widths) + len(factors), width=4)
     judge = AttributeJudge(Judge(config), SPACE, factors).eval()
@@ -89,9 +79,7 @@ def test_float16_halves_the_network_and_costs_a_stated_error(pipeline, tmp_path:
     assert np.array_equal(*hair)  # the structural causal model is stored whole
 
 
-def test_a_folder_holds_json_and_safetensors_and_what_is_none_of_ours(
-    pipeline, tmp_path: Path
-) -> None:
+def test_a_folder_holds_json_and_safetensors_and_what_is_none_of_ours(pipeline, tmp_path) -> None:
     save(pipeline, tmp_path)
     mine = tmp_path / "network-best.safetensors"
     mine.write_bytes(b"mine")
@@ -145,11 +133,9 @@ def test_a_network_of_ones_own_is_stored_and_asked_for(pipeline, tmp_path: Path)
     again = load(tmp_path, network=Own())
     assert torch.equal(answer(own).trajectory.x, answer(again).trajectory.x)
     assert again.judge is None
-    with refused(f"checkpoint {tmp_path}", "network= with a Own", "got none"):
-        load(tmp_path)
+    refused(f"checkpoint {tmp_path}", "network= with a Own", "got none").by(load, tmp_path)
     save(pipeline, tmp_path)
-    with refused(f"checkpoint {tmp_path}", "no network=", "got Own"):
-        load(tmp_path, network=Own())
+    refused(f"checkpoint {tmp_path}", "no network=", "got Own").by(load, tmp_path, network=Own())
     tied, fresh = Own(), Own()
     tied.again, fresh.again = tied.weight, fresh.weight
     save(own_pipeline(pipeline, tied), tmp_path)
@@ -162,8 +148,7 @@ def test_every_truncation_of_a_weight_file_is_refused(pipeline, tmp_path: Path) 
         whole = path.read_bytes()
         for keep in (0, 7, 100, len(whole) - 1):
             path.write_bytes(whole[:keep])
-            with refused(f"checkpoint {tmp_path}", path.name, "copy the folder again"):
-                load(tmp_path)
+            refused(f"checkpoint {tmp_path}", path.name).by(load, tmp_path)
         path.write_bytes(whole)
     load(tmp_path)
 
@@ -188,44 +173,45 @@ def outside(folder: Path) -> None:
     edit(folder, files=files | {"scm": f"../{files['scm']}"})
 
 
-@pytest.mark.parametrize(
-    ("spoil", "fragments"),
-    [
-        (lambda f: (f / "config.json").unlink(), ["fcfg wrote", "no config.json in it"]),
-        (lambda f: (f / "config.json").write_text("{"), ["expected JSON"]),
-        (lambda f: (f / "config.json").write_text("[]"), ["a mapping"]),
-        (lambda f: (f / "config.json").write_text('{"format": 1, "format": 1}'), ["twice"]),
-        (lambda f: (f / "config.json").write_text("[" * 100_000), ["recursion"]),
-        (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), ["something else"]),
-        (lambda f: edit(f, format=FORMAT + 1), [f"format version {FORMAT}", "upgrade fcfg"]),
-        (lambda f: edit(f, format="1.0"), ["'1.0'"]),
-        (lambda f: edit(f, schedule="cosin"), ["'schedule'"]),
-        (lambda f: edit(f, colour="red"), ["'colour'", "Extra inputs"]),
-        (lambda f: edit(f, embedding=16), ["that makes sense", "condition width"]),
-        (lambda f: edit(f, format=0), ["'format'"]),
-        (lambda f: edit(f, steps="500"), ["'steps'"]),
-        (lambda f: edit(f, steps=10**12), ["makes sense", "100000"]),
-        (lambda f: edit(f, stride=3), ["makes sense", "the values of its UNet"]),
-        (lambda f: edit(f, network={"base": -8}), ["'network"]),
-        (lambda f: edit(f, graph={"age": ["age"]}), ["makes sense"]),
-        (lambda f: edit(f, attributes={"age": {"kind": "hat"}}), ["makes sense", "'hat'"]),
-        (lambda f: edit(f, files={"scm": "a\0b"}), ["makes sense"]),
-        (lambda f: edit(f, network={"size": 2**20}), ["'network", "4096"]),
-        (lambda f: edit(f, judge={"width": 2**20}), ["'judge", "16384"]),
-        (lambda f: os.truncate(next(f.glob("network-*")), 2**40), ["fit its network", "larger"]),
-        (lambda f: as_a_pipe(next(f.glob("judge-*"))), ["fit its judge", "a pipe"]),
-        (lambda f: edit(f, files={}), ["the file missing", "No such file"]),
-        (as_garbage, ["fit its embedder"]),
-        (outside, ["No such file"]),
-        (lambda f: next(f.glob("scm-*")).unlink(), ["the file scm-", "No such file"]),
-    ],
-)
-def test_what_is_not_a_checkpoint_is_refused(pipeline, tmp_path, spoil, fragments) -> None:
-    folder = tmp_path / "model"
-    save(pipeline, folder)
-    spoil(folder)
-    with refused(f"checkpoint {folder}", *fragments):
-        load(folder)
+def test_what_is_not_a_checkpoint_is_refused(pipeline, tmp_path: Path) -> None:
+    save(pipeline, tmp_path / "whole")
+
+    def wrong(spoil: Callable[[Path], object], *fragments: str, **changes: object) -> None:
+        folder = copytree(tmp_path / "whole", tmp_path / "model")
+        spoil(folder, **changes)
+        refused(f"checkpoint {folder}", *fragments).by(load, folder)
+        rmtree(folder)
+
+    for text, fragment in {
+        "{": "expected JSON",
+        "[]": "a mapping",
+        '{"format": 1, "format": 1}': "twice",
+        "[" * 100_000: "recursion",
+        '{"model_type": "bert"}': "something else",
+    }.items():
+        wrong(lambda f, text=text: (f / "config.json").write_text(text), fragment)
+    wrong(lambda f: (f / "config.json").unlink(), "fcfg wrote", "no config.json in it")
+    wrong(edit, f"format version {FORMAT}", "upgrade fcfg", format=FORMAT + 1)
+    wrong(edit, "'1.0'", format="1.0")
+    wrong(edit, "'format'", format=0)
+    wrong(edit, "'schedule'", schedule="cosin")
+    wrong(edit, "'colour'", "Extra inputs", colour="red")
+    wrong(edit, "that makes sense", "condition width", embedding=16)
+    wrong(edit, "'steps'", steps="500")
+    wrong(edit, "makes sense", "100000", steps=10**12)
+    wrong(edit, "makes sense", "the values of its UNet", stride=3)
+    wrong(edit, "'network", network={"base": -8})
+    wrong(edit, "'network", "4096", network={"size": 2**20})
+    wrong(edit, "'judge", "16384", judge={"width": 2**20})
+    wrong(edit, "makes sense", graph={"age": ["age"]})
+    wrong(edit, "makes sense", "'hat'", attributes={"age": {"kind": "hat"}})
+    wrong(edit, "makes sense", files={"scm": "a\0b"})
+    wrong(edit, "the file missing", "No such file", files={})
+    wrong(lambda f: os.truncate(next(f.glob("network-*")), 2**40), "fit its network", "larger")
+    wrong(lambda f: as_a_pipe(next(f.glob("judge-*"))), "fit its judge", "a pipe")
+    wrong(as_garbage, "fit its embedder")
+    wrong(outside, "No such file")
+    wrong(lambda f: next(f.glob("scm-*")).unlink(), "the file scm-", "No such file")
 
 
 EDITS = {
@@ -250,20 +236,16 @@ def test_an_edited_config_is_noticed_unless_it_says_that_it_was(pipeline, tmp_pa
     load(tmp_path)
     for key, value in EDITS.items():
         path.write_text(json.dumps(values | {key: value}))
-        with refused(f"checkpoint {tmp_path}", "an edited one", "remove 'digest'"):
-            load(tmp_path)
+        refused(f"checkpoint {tmp_path}", "an edited one", "remove 'digest'").by(load, tmp_path)
     path.write_text(json.dumps({k: v for k, v in values.items() if k != "digest"}))
     load(tmp_path)
     path.write_text(json.dumps(values | EDITS))
     save(pipeline, tmp_path)  # what is replaced may be anything of ours
     load(tmp_path)
-
-
-def test_a_graph_edited_in_the_config_is_refused_at_the_question(pipeline, tmp_path: Path) -> None:
-    save(pipeline, tmp_path)
-    edit(tmp_path, graph={"smiling": [], "age": [], "hair": ["smiling", "age"]})
-    with refused("mechanism of 'hair'", "fitted on ['age']"):
-        answer(load(tmp_path))
+    edit(tmp_path, graph=EDITS["graph"])  # said to be edited, and refused at the question
+    refused("mechanism of 'hair'", "fitted on ['age']").by(answer, load(tmp_path))
+    edit(tmp_path, graph=EDITS["graph"])  # said to be edited, and refused at the question
+    refused("mechanism of 'hair'", "fitted on ['age']").by(answer, load(tmp_path))
 
 
 def test_weights_that_would_be_lost_are_refused(pipeline, tmp_path: Path) -> None:
@@ -274,9 +256,7 @@ def test_weights_that_would_be_lost_are_refused(pipeline, tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_none_of_ours_is_neither_read_nor_replaced(
-    pipeline, tmp_path: Path
-) -> None:
+def test_a_folder_that_is_none_of_ours_is_neither_read_nor_replaced(pipeline, tmp_path) -> None:
     file, config = tmp_path / "file", tmp_path / "config.json"
     file.write_bytes(b"weights")
     config.write_text('{"model_type": "bert"}')
@@ -295,15 +275,12 @@ def test_a_folder_that_is_none_of_ours_is_neither_read_nor_replaced(
         ("judge", "fcfg.AttributeJudge", lambda: save(other, new)),
         ("weights", "float32", lambda: save(mixture_pipeline(), new)),
     ):
-        with refused(subject, fragment):
-            call()
+        refused(subject, fragment).by(call)
     for value in (np.float32(1), torch.ones(2), float("nan"), {1, 2}):
         own = CounterfactualPipeline(pipeline.denoiser, pipeline.scm, provenance={"seed": value})
-        with refused("provenance", "finite numbers", ".item()"):
-            save(own, new)
+        refused("provenance", "finite numbers", ".item()").by(save, own, new)
     for path in (None, 3, b"model", ["model"]):
         for call in (lambda path=path: load(path), lambda path=path: save(pipeline, path)):
-            with refused("checkpoint", "the path of a folder", str(path)[:4]):
-                call()
+            refused("checkpoint", "the path of a folder", str(path)[:4]).by(call)
     assert json.loads(config.read_text()) == {"model_type": "bert"}
     assert not new.exists()

@@ -66,11 +66,6 @@ def test_help_and_version_come_without_torch() -> None:
     assert all(done.stdout.count(f"\n  {name} ") == 2 for name in COMMANDS)
 
 
-def test_signals_arrive_whoever_started_the_tests() -> None:
-    """A background job of a script, as of nohup, would ignore this one."""
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
 def test_the_module_is_the_command(monkeypatch, capsys) -> None:
     monkeypatch.delitem(sys.modules, "fcfg.__main__", raising=False)
     monkeypatch.setattr(sys, "argv", ["fcfg", "--version"])
@@ -96,19 +91,19 @@ def test_an_interruption_after_the_end_changes_nothing() -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("generat", "fcfg: command: expected one of 'demo', .* did you mean 'generate'\\?"),
-        ("--versoin", "fcfg: .*--version.*"),
-        ("generate m i --do a=1 --guidence 3", "fcfg generate: no such option.*--guidance.*"),
-        ("generate", "fcfg generate: missing argument 'MODEL'; see 'fcfg generate --help'."),
-        ("generate m i", "fcfg generate: missing option '--do'; see 'fcfg generate --help'."),
-        ("generate m i --do a=1 --seed ten", "fcfg generate: invalid value for '--seed'.*"),
-    ],
-)
-def test_what_no_command_takes_is_one_line(words: str, said: str, capsys) -> None:
-    assert re.fullmatch(said, refusal(capsys, *words.split()))
+def test_what_no_command_takes_is_one_line(capsys) -> None:
+    for words, said in {
+        "generat": "fcfg: command: expected one of 'demo', .* did you mean 'generate'\\?",
+        "--versoin": "fcfg: .*--version.*",
+        "generate m i --do a=1 --guidence 3": "fcfg generate: no such option.*--guidance.*",
+        "generate": "fcfg generate: missing argument 'MODEL'; see 'fcfg generate --help'.",
+        "generate m i": "fcfg generate: missing option '--do'; see 'fcfg generate --help'.",
+        "generate m i --do a=1 --seed ten": "fcfg generate: invalid value for '--seed'.*",
+        "data check nowhere": "fcfg data check: data, path: expected.*",
+        "data chek": "fcfg data: no such command 'chek'.*",
+        "data check": "fcfg data check: missing argument.*",
+    }.items():
+        assert re.fullmatch(said, refusal(capsys, *words.split()))
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "data check", "data example"])
@@ -120,62 +115,40 @@ def test_every_option_has_a_description(name: str, capsys) -> None:
 
 
 def test_an_option_is_what_the_source_says(capsys) -> None:
-    """Of a class, and of a function, whose documentation is the help."""
+    """Of a class, and of a function, whose documentation is the help; and of a group."""
     words = " ".join(typed(capsys, "calibrate --help").out.split())
     assert "--seed N Seed of draws and resamples. [default: 0]" in words
     assert "--at-least-real / --no-at-least-real Raise the weight of a binary attribute" in words
     words = " ".join(typed(capsys, "evaluate --help").out.split())
     assert "--images N Largest number of images. --seed N" in words  # the experiment's by default
-
-
-def test_a_group_holds_further_commands(capsys) -> None:
     for words, said in {
         "data": "Check data before training.",
         "data --help": "Check data before training.",
         "data check --help": "\n      fcfg data check faces/ --group person --init faces.yaml\n",
     }.items():
         assert said in typed(capsys, words).out
-    for words, said in {
-        "data check nowhere": "fcfg data check: data, path: expected",
-        "data chek": "fcfg data: no such command 'chek'",
-        "data check": "fcfg data check: missing argument",
-    }.items():
-        assert refusal(capsys, *words.split()).startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "said"),
-    [
+def test_a_command_ends_with_a_code_and_a_line_and_a_bug_with_its_traceback(
+    monkeypatch, capsys
+) -> None:
+    gone, full = FileNotFoundError(errno.ENOENT, "gone", "x.yaml"), OSError(errno.ENOSPC, "full")
+    for error, code, said in (
         (typer.Exit(3), 3, ""),
         (KeyboardInterrupt(), 130, "fcfg train: interrupted\n"),
         (KeyboardInterrupt("step 3"), 130, "fcfg train: step 3\n"),
-        (
-            FileNotFoundError(errno.ENOENT, "gone", "x.yaml"),
-            2,
-            "fcfg train: x.yaml: expected a file .* got gone; .*\n",
-        ),
-        (OSError(errno.ENOSPC, "No space left"), 2, "fcfg train: file: .* No space left; .*\n"),
-        (
-            typer.BadParameter("both\n  of them."),
-            2,
-            "fcfg train: invalid value: both of them; see 'fcfg train --help'.\n",
-        ),
-    ],
-)
-def test_a_command_ends_with_a_code_and_a_line(error, code, said, monkeypatch, capsys) -> None:
-    as_train(monkeypatch, Mock(side_effect=error))
-    assert main(["train"]) == code
-    assert re.fullmatch(said, capsys.readouterr().err)
-
-
-@pytest.mark.parametrize(
-    "error", [ZeroDivisionError("a bug"), OSError(errno.EBADF, "a bug"), SystemExit(75)]
-)
-def test_a_bug_keeps_its_traceback_and_an_exit_its_code(error: BaseException, monkeypatch) -> None:
-    as_train(monkeypatch, Mock(side_effect=error))
-    with pytest.raises(type(error)) as caught:
-        main(["train"])
-    assert caught.value is error
+        (gone, 2, "fcfg train: x.yaml: expected a file .* got gone; .*\n"),
+        (full, 2, "fcfg train: file: .* full; .*\n"),
+        (typer.BadParameter("both\n  of them."), 2, "fcfg train: .*: both of them; see .*\n"),
+    ):
+        as_train(monkeypatch, Mock(side_effect=error))
+        assert main(["train"]) == code
+        assert re.fullmatch(said, capsys.readouterr().err)
+    for bug in (ZeroDivisionError("a bug"), OSError(errno.EBADF, "a bug"), SystemExit(75)):
+        as_train(monkeypatch, Mock(side_effect=bug))
+        with pytest.raises(type(bug)) as caught:
+            main(["train"])
+        assert caught.value is bug
 
 
 def test_warnings_are_one_line(monkeypatch, capsys) -> None:
@@ -360,20 +333,17 @@ def test_all_that_is_wrong_with_a_request_is_said_at_once(model, faces, capsys) 
     said("faces --do age=1 --attributes agee=3", "'agee'", "anna.png")
 
 
-@pytest.mark.parametrize(
-    ("more", "subject"),
-    [
-        ("--attributes gone.csv", "gone.csv"),
-        ("--out faces", "out faces"),
-        ("--sampling 0", "steps"),
-        ("--sampling paper", "steps"),
-        ("--batch-size x", "--batch-size"),
-        ("--shard 1of3", "--shard: expected I/N, such as 0/4, got '1of3'; count from 0."),
-    ],
-)
-def test_generate_refuses_in_one_line(model, faces, capsys, more: str, subject: str) -> None:
-    line = refusal(capsys, "generate", model, "faces", "--do", "age=1", *more.split())
-    assert line.startswith(f"fcfg generate: {subject}")
+def test_generate_refuses_in_one_line(model, faces, capsys) -> None:
+    for more, subject in {
+        "--attributes gone.csv": "gone.csv",
+        "--out faces": "out faces",
+        "--sampling 0": "steps",
+        "--sampling paper": "steps",
+        "--batch-size x": "--batch-size",
+        "--shard 1of3": "--shard: expected I/N, such as 0/4, got '1of3'; count from 0.",
+    }.items():
+        line = refusal(capsys, "generate", model, "faces", "--do", "age=1", *more.split())
+        assert line.startswith(f"fcfg generate: {subject}")
     assert not Path("counterfactuals").exists()
 
 

@@ -6,16 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
-from fcfg.diffusion.conditioners import (
-    AbstractConditioner,
-    AttributeTokens,
-    Lookup,
-    Phrases,
-    conditioner_of,
-    described,
-    settings,
-)
+from fcfg import AttributeSpace, AttributeTokens, Binary, Continuous, Lookup, Phrases
+from fcfg.diffusion.conditioners import conditioner_of, described, settings
 from fcfg.diffusion.visible import VisibleAttributes
 from refusal import all_refused, refused
 from tiny_foreign import HAIR, NULL, SPACE, WRITE, texts, texts_and_pooled
@@ -98,9 +90,7 @@ def test_tokens_of_hidden_attributes_are_learned_and_the_others_follow_their_val
     ],
     ids=["prompts", "classes", "tokens"],
 )
-def test_a_conditioner_comes_back_from_its_description_and_its_weights(
-    conditioner: AbstractConditioner,
-) -> None:
+def test_a_conditioner_comes_back_from_its_description_and_its_weights(conditioner) -> None:
     other = conditioner_of(SPACE, conditioner.to_config())
     other.load_state_dict(conditioner.state_dict())
     shown = torch.tensor([[True, False], [True, True], [False, False]])
@@ -112,12 +102,9 @@ def test_a_conditioner_comes_back_from_its_description_and_its_weights(
 def test_what_cannot_be_written_beforehand_is_refused() -> None:
     aged = AttributeSpace([Binary("smiling"), Continuous("age", 0, 100)])
     many = AttributeSpace([Binary(f"trait{number}") for number in range(8)])
-    with refused("conditioner", "a range for 'age'", "AttributeTokens"):
-        Lookup.classes(aged, 0)
-    with refused("conditioner", "4096", "6561"):
-        Lookup.prompts(many, lambda _: "", texts)
-    with refused("table 'y'", "12 settings", "shape (3,)"):
-        Lookup(SPACE, {"y": torch.zeros(3)})
+    refused("conditioner", "a range for 'age'", "AttributeTokens").by(Lookup.classes, aged, 0)
+    refused("conditioner", "4096", "6561").by(Lookup.prompts, many, lambda _: "", texts)
+    refused("table 'y'", "12 settings", "shape (3,)").by(Lookup, SPACE, {"y": torch.zeros(3)})
     with refused("prompt, attribute", "'hair'"):
         Phrases("a face", smiling=("serious", "smiling"))({"hair": "dark"})
     phrases = [(("serious",), HAIR), ("si", HAIR), (("a", "b"), ("a", "b", "c"))]
@@ -129,15 +116,12 @@ def test_what_cannot_be_written_beforehand_is_refused() -> None:
         lambda prompts: {"y": texts(prompts[1:])["encoder_hidden_states"]},
     ]
     for encode in short:
-        with refused("prompts, encode", "12 rows"):
-            Lookup.prompts(SPACE, WRITE, encode)
+        refused("prompts, encode", "12 rows").by(Lookup.prompts, SPACE, WRITE, encode)
     with refused("prompts, smiling", "the same"):
         Lookup.prompts(SPACE, Phrases("a face", smiling=("same", "same"), hair=HAIR), texts)
     for null in (None, -1, 2):
-        with refused("classes, null", "0 to 5"):
-            Lookup.classes(SPACE, null)  # pyright: ignore[reportArgumentType]
-    with refused("conditioner, kind", "magic"):
-        conditioner_of(SPACE, {"kind": "magic"})
+        refused("classes, null", "0 to 5").by(Lookup.classes, SPACE, null)
+    refused("conditioner, kind", "magic").by(conditioner_of, SPACE, {"kind": "magic"})
     assert len(list(settings(SPACE))) == 12
 
 
@@ -160,8 +144,7 @@ def test_many_prompts_are_encoded_in_blocks_as_if_they_were_one() -> None:
     def longest(prompts: list[str]) -> dict[str, torch.Tensor]:
         return {"y": torch.rand(len(prompts), max(map(len, prompts)))}
 
-    with refused("prompts, encode", "one shape", "[44]", "pad all texts"):
-        Lookup.prompts(space, write, longest)
+    refused("prompts, encode", "one shape", "[44]").by(Lookup.prompts, space, write, longest)
 
 
 def test_only_what_can_be_built_again_is_described() -> None:
@@ -169,8 +152,7 @@ def test_only_what_can_be_built_again_is_described() -> None:
         """A conditioner of a user."""
 
     assert described(Lookup.classes(SPACE, NULL))["kind"] == "lookup"
-    with refused("conditioner", "Lookup or AttributeTokens", "a Other", "register_kind"):
-        described(Other(SPACE, 8))
+    refused("conditioner", "Lookup or AttributeTokens", "a Other").by(described, Other(SPACE, 8))
 
 
 def test_arguments_of_another_type_are_refused() -> None:

@@ -6,7 +6,6 @@ import json
 import os
 from pathlib import Path
 
-import pytest
 import yaml
 
 from fcfg.support.config_files import parse_json, parse_yaml, parse_yaml_value, read_yaml
@@ -25,30 +24,21 @@ def test_what_is_legal_is_what_pyyaml_reads() -> None:
         assert yaml_of(text) == yaml.safe_load(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "fragments"),
-    [
-        ("graph: {age: [], hair: [age], hair: []}", ("'hair' twice, in line 1",)),
-        ("a: 1\nb: 2\n'a': 3", ("'a' twice, in line 3",)),
-        ("1: one\ntrue: yes", ("True twice, in line 2",)),
-        ("[" * 100_000, ("too many levels",)),
-        ("{a: " * 100_000, ("too many levels",)),
-        ("a: &a [ha]\nb: *a", ("the alias *a", "in line 2")),
-        ("a: &a [*a]", ("the alias *a",)),
-        ("a: &a {b: 1}\nc: {<<: *a}", ("the alias *a",)),
-        ("a: [1,", ("in line 1",)),
-        ("--- 1\n--- 2", ("another document", "in line 2")),
-        ("a: 2001-99-99", ("month",)),
-        ("!!timestamp now", ()),
-        ("!!bool maybe", ("maybe",)),
-        ("!!python/object/apply:os.getcwd []", ("constructor", "in line 1")),
-        ("1" * 5000, ("5000 digits",)),
-        ("a: \0", ("special characters",)),
-    ],
-)
-def test_what_is_not_legal_is_refused_with_its_place(text: str, fragments: tuple) -> None:
-    with refused("mine.yaml", "expected YAML", *fragments, "fix it"):
-        yaml_of(text)
+def test_what_is_not_legal_is_refused_with_its_place() -> None:
+    for text, *fragments in (
+        ("graph: {age: [], hair: [age], hair: []}", "'hair' twice, in line 1"),
+        ("a: 1\nb: 2\n'a': 3", "'a' twice, in line 3"),
+        ("1: one\ntrue: yes", "True twice, in line 2"),
+        *((level * 100_000, "too many levels") for level in ("[", "{a: ")),
+        ("a: &a [ha]\nb: *a", "the alias *a", "in line 2"),
+        *((f"a: &a {alias}", "the alias *a") for alias in ("[*a]", "{b: 1}\nc: {<<: *a}")),
+        ("a: [1,", "in line 1"),
+        ("--- 1\n--- 2", "another document", "in line 2"),
+        *(("a: 2001-99-99", "month"), ("!!timestamp now",), ("!!bool maybe", "maybe")),
+        ("!!python/object/apply:os.getcwd []", "constructor", "in line 1"),
+        *(("1" * 5000, "5000 digits"), ("a: \0", "special characters")),
+    ):
+        refused("mine.yaml", "expected YAML", *fragments, "fix it").by(yaml_of, text)
 
 
 def test_what_is_no_mapping_is_refused_and_json_is_held_to_the_same() -> None:
@@ -58,8 +48,7 @@ def test_what_is_no_mapping_is_refused_and_json_is_held_to_the_same() -> None:
     values = {"a": {"b": 1}, "b": 2}
     assert parse_json(json.dumps(values), "config.json", do="fix it") == values
     for text in ('{"a": {"b": 1, "c": 2, "b": 3}}', "[" * 100_000, "{", "[]"):
-        with refused("config.json", "fix it"):
-            parse_json(text, "config.json", do="fix it")
+        refused("config.json", "fix it").by(parse_json, text, "config.json", do="fix it")
 
 
 def test_only_regular_files_of_some_size_are_read(tmp_path: Path) -> None:
@@ -86,8 +75,7 @@ def test_only_regular_files_of_some_size_are_read(tmp_path: Path) -> None:
 
 def test_trainings_and_the_copy_that_a_run_keeps_are_read_so(tmp_path: Path, capsys) -> None:
     """As are experiments and what a data check is told, in their own tests."""
-    with refused("/dev/zero"):
-        read_config("/dev/zero")
+    refused("/dev/zero").by(read_config, "/dev/zero")
     run = tmp_path / "run"
     (run / "training").mkdir(parents=True)
     for garbage in ("{", "- 1", "a: 1\na: 2"):

@@ -15,14 +15,10 @@ from torch import Tensor, nn
 import reference
 import worlds
 from evaluations import counted_rows
-from fcfg.causal.attributes import AttributeSpace, Binary, Continuous
-from fcfg.causal.graph import CausalGraph, Partition
-from fcfg.causal.scm import StructuralCausalModel
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg import AttributeEmbedder, Continuous, CounterfactualPipeline, StructuralCausalModel
+from fcfg.causal import AttributeSpace, Binary, CausalGraph, Partition
+from fcfg.diffusion import Denoiser, NoiseSchedule
 from fcfg.guidance import APG, Guidance, GuidedPredictor
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import StepRecord, steps_along
 from place import DEVICE, anywhere
 from refusal import refused
@@ -170,27 +166,26 @@ def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg() -> Non
         assert fcfg[name] < cfg[name] / 3
 
 
-@pytest.mark.parametrize(
-    ("guidance", "do", "rows"),
-    [
-        (Guidance.none(), {"smiling": 1}, 1),
-        (Guidance.cfg(2.0), {"smiling": 1}, 2),
-        (Guidance.cfg(0.0), {"smiling": 1}, 1),
-        (Guidance.fcfg(affected=3, invariant=1.2), {"smiling": 1}, 3),
-        (Guidance.fcfg(affected=3, invariant=0), {"smiling": 1}, 2),
-        (Guidance.fcfg(affected=3, invariant=1.2), dict.fromkeys(binary_space().names, 1), 2),
-        (Guidance.fcfg(smiling=3, male=1, young=1), {"smiling": 1}, 4),
-        (Guidance.fcfg(smiling=3, male=1, young=0), {"smiling": 1}, 3),
-    ],
-)
-def test_only_what_has_an_effect_is_evaluated(pipeline, guidance, do, rows) -> None:
+def test_only_what_has_an_effect_is_evaluated(pipeline) -> None:
     faces, attributes = mixture_faces(pipeline, 3)
-    how = {"guidance": guidance, "sampling": "ddim uniform 10"}
-    with counted_rows(pipeline) as spent:
-        pair = pipeline.counterfactual(faces, attributes, do, **how)
-    assert sum(spent) == 3 * 10 * (1 + rows)
-    assert len(spent) == 20  # one call a step, whatever the number of groups
-    assert pair.evaluations == 10 * (1 + rows)
+    for text, rows in {
+        "none": 1,
+        "cfg:2": 2,
+        "cfg:0": 1,
+        "fcfg:affected=3,invariant=1.2": 3,
+        "fcfg:affected=3,invariant=0": 2,
+        "fcfg:affected=3,invariant=1.2 of all": 2,
+        "fcfg:smiling=3,male=1,young=1": 4,
+        "fcfg:smiling=3,male=1,young=0": 3,
+    }.items():
+        guidance, _, targets = text.partition(" of ")
+        do = dict.fromkeys(binary_space().names if targets else ["smiling"], 1)
+        how = {"guidance": Guidance.parse(guidance), "sampling": "ddim uniform 10"}
+        with counted_rows(pipeline) as spent:
+            pair = pipeline.counterfactual(faces, attributes, do, **how)
+        assert sum(spent) == 3 * 10 * (1 + rows)
+        assert len(spent) == 20  # one call a step, whatever the number of groups
+        assert pair.evaluations == 10 * (1 + rows)
 
 
 def test_momentum_waits_while_a_step_is_not_guided(pipeline) -> None:
@@ -199,15 +194,8 @@ def test_momentum_waits_while_a_step_is_not_guided(pipeline) -> None:
     keep = torch.tensor([[True, False, False]], device=denoiser.device)
     predictor = GuidedPredictor(denoiser, denoiser.condition(attributes), keep, APG())
     x = torch.randn(2, *SHAPE, dtype=torch.float64).to(denoiser.device)
-    plan = steps_along(
-        denoiser.schedule,
-        (900, 800, 700),
-        weights=torch.ones(2, 1),
-        guided=[True, False],
-        device=denoiser.device,
-        dtype=torch.float64,
-    )
-    on, off = plan
+    how = {"weights": torch.ones(2, 1), "device": denoiser.device, "dtype": torch.float64}
+    on, off = steps_along(denoiser.schedule, (900, 800, 700), guided=[True, False], **how)
     _, state = predictor.predict(x, on, predictor.init(x))
     assert state[0].abs().sum() > 0
     _, after = predictor.predict(x, off, state)
@@ -244,13 +232,8 @@ def test_steps_are_reported_with_the_images_they_are_about(pipeline) -> None:
     seen: list[StepRecord] = []
     how = {"sampling": "ddim uniform 3", "batch_size": 4, "on_step": seen.append}
     ask(pipeline, n=5, guidance=Guidance.cfg(2.0), **how)
-    assert [(r.first_image, len(r.trajectory.x)) for r in seen] == [
-        *[(0, 4)] * 3,
-        *[(4, 1)] * 3,
-        *[(0, 2)] * 3,
-        *[(2, 2)] * 3,
-        *[(4, 1)] * 3,
-    ]
+    blocks = [(0, 4), (4, 1), (0, 2), (2, 2), (4, 1)]
+    assert [(r.first_image, len(r.trajectory.x)) for r in seen[::3]] == blocks
     assert [r.ascending for r in seen] == [True] * 6 + [False] * 9
     assert [round(r.share, 3) for r in seen[:6]] == [0.267, 0.533, 0.8, 0.867, 0.933, 1.0]
     assert seen[-1].share == 1
@@ -363,52 +346,43 @@ def test_an_answer_depends_on_the_image_and_the_seed_alone() -> None:
     assert staged.attributes["finding"].tolist() == whole
 
 
-@pytest.mark.parametrize(
-    ("subject", "fragment", "change"),
-    [
-        ("images", "uint8", {"images": torch.zeros(2, 3, 8, 8, dtype=torch.uint8)}),
-        ("images", "(batch, 3, height, width)", {"images": torch.zeros(2, 1, 8, 8)}),
-        ("images", "divisible by 2", {"images": torch.zeros(2, 3, 9, 8), "any_size": True}),
-        ("images", "any_size=True", {"images": torch.zeros(2, 3, 16, 16)}),
-        ("images", "got 8 by 16", {"images": torch.zeros(2, 3, 8, 16)}),
-        ("attributes", "3 values in each column", {"images": torch.zeros(3, 3, 8, 8)}),
-        ("attributes", "no column for 'smiling', 'young'", {"attributes": {"male": [0, 1]}}),
-        ("attributes", "a mapping", {"attributes": None}),
-        ("intervention", "'hat'", {"do": {"hat": 1}}),
-        ("intervention on 'male'", "0 or 1", {"do": {"male": 2}}),
-        ("do", "a mapping", {"do": ["male"]}),
-        ("guidance", "Guidance.parse", {"guidance": "cfg:3"}),
-        ("guidance", "none for 'invariant'", {"guidance": Guidance.fcfg(affected=3.0)}),
-        ("partition", "a fcfg.Partition", {"partition": {"a": ["male"]}}),
-        ("partition", "contrast has no groups", {"partition": Partition({"a": ["male"]})}),
-        (
-            *("partition", "no group for"),
-            {"partition": Partition({"a": ["male"]}), "guidance": Guidance.fcfg(a=2.0)},
-        ),
-        ("sampling", "a SamplingConfig", {"sampling": 5.5}),
-        ("sampling", "did you mean 'paper'?", {"sampling": "papr"}),
-        ("grid", "did you mean 'uniform'?", {"sampling": "ddim uniformly 10"}),
-        ("steps", "1 to 1000", {"sampling": 0}),
-        ("seed", "an integer", {"seed": None}),
-        ("keys", "2 integers or strings", {"keys": ["a"]}),
-        ("batch_size", "at least 2 network rows", {"batch_size": 1}),
-        ("batch_size", "from 1", {"batch_size": 0, "guidance": Guidance.none()}),
-    ],
-)
-def test_bad_questions_are_refused(tiny, subject: str, fragment: str, change: dict) -> None:
-    question = {
-        "images": torch.zeros(2, 3, 8, 8),
-        "attributes": {name: [0, 1] for name in binary_space().names},
-        "do": {"male": 1},
-    }
-    with counted_rows(tiny) as asked, refused(subject, fragment):
-        tiny.counterfactual(**(question | change))
-    assert not asked  # before any work was done
+def test_bad_questions_are_refused_before_any_work(tiny) -> None:
+    male, both = Partition({"a": ["male"]}), {name: [0, 1] for name in binary_space().names}
 
+    def wrong(subject: str, *fragments: str, images: Any = (2, 3, 8, 8), **change: Any) -> None:
+        images = torch.zeros(images) if isinstance(images, tuple) else images
+        question = {"images": images, "attributes": both, "do": {"male": 1}} | change
+        with counted_rows(tiny) as asked:
+            refused(subject, *fragments).by(tiny.counterfactual, **question)
+        assert not asked
 
-def test_all_that_is_wrong_with_a_question_is_said_at_once(tiny) -> None:
-    with refused("images", "8 by 8", "got 16 by 16", "'nme'", "'agee'"):
-        tiny.counterfactual(torch.zeros(2, 3, 16, 16), {"nme": [0]}, {"agee": 1})
+    wrong("images", "uint8", images=torch.zeros(2, 3, 8, 8, dtype=torch.uint8))
+    wrong("images", "(batch, 3, height, width)", images=(2, 1, 8, 8))
+    wrong("images", "divisible by 2", images=(2, 3, 9, 8), any_size=True)
+    wrong("images", "any_size=True", images=(2, 3, 16, 16))
+    wrong("images", "got 8 by 16", images=(2, 3, 8, 16))
+    wrong("attributes", "3 values in each column", images=(3, 3, 8, 8))
+    wrong("attributes", "no column for 'smiling', 'young'", attributes={"male": [0, 1]})
+    wrong("attributes", "a mapping", attributes=None)
+    wrong("intervention", "'hat'", do={"hat": 1})
+    wrong("intervention on 'male'", "0 or 1", do={"male": 2})
+    wrong("do", "a mapping", do=["male"])
+    wrong("guidance", "Guidance.parse", guidance="cfg:3")
+    wrong("guidance", "none for 'invariant'", guidance=Guidance.fcfg(affected=3.0))
+    wrong("partition", "a fcfg.Partition", partition={"a": ["male"]})
+    wrong("partition", "contrast has no groups", partition=male)
+    wrong("partition", "no group for", partition=male, guidance=Guidance.fcfg(a=2.0))
+    wrong("sampling", "a SamplingConfig", sampling=5.5)
+    wrong("sampling", "did you mean 'paper'?", sampling="papr")
+    wrong("grid", "did you mean 'uniform'?", sampling="ddim uniformly 10")
+    wrong("steps", "1 to 1000", sampling=0)
+    wrong("seed", "an integer", seed=None)
+    wrong("keys", "2 integers or strings", keys=["a"])
+    wrong("batch_size", "at least 2 network rows", batch_size=1)
+    wrong("batch_size", "from 1", batch_size=0, guidance=Guidance.none())
+    # All that is wrong is said at once.
+    all_wrong = {"images": (2, 3, 16, 16), "attributes": {"nme": [0]}, "do": {"agee": 1}}
+    wrong("images", "8 by 8", "got 16 by 16", "'nme'", "'agee'", **all_wrong)
 
 
 def test_another_size_is_answered_for_who_means_it(tiny) -> None:
@@ -416,9 +390,8 @@ def test_another_size_is_answered_for_who_means_it(tiny) -> None:
     pair = tiny.counterfactual(images, attributes, {"male": 1}, sampling=2, any_size=True)
     assert pair.images.shape == images.shape
     assert tiny.reverse(pair).images.shape == images.shape
-    assert tiny.abduct(images, attributes, sampling=2, any_size=True).trajectory.x.shape == (
-        images.shape
-    )
+    kept = tiny.abduct(images, attributes, sampling=2, any_size=True).trajectory.x
+    assert kept.shape == images.shape
 
 
 def test_what_does_not_belong_together_is_refused(tiny) -> None:
@@ -429,20 +402,16 @@ def test_what_does_not_belong_together_is_refused(tiny) -> None:
     others = attributes | {"young": 1 - attributes["young"]}
     denoiser, space = tiny.denoiser, AttributeSpace([Binary("male")])
     embedder = AttributeEmbedder(tiny.space, width=8)
-    other = Denoiser(denoiser.network, embedder, denoiser.schedule).to(DEVICE)
+    smaller = StructuralCausalModel(space, roots(space))
+    changed = type(tiny)(Denoiser(denoiser.network, embedder, denoiser.schedule), tiny.scm)
+    changed.to(DEVICE)
     unknown = replace(abduction, model="")  # put together by hand
     assert tiny.predict(unknown, action).images.shape == images.shape
     for subject, fragment, call in (
         ("pipeline, denoiser", "a fcfg.Denoiser", lambda: type(tiny)(tiny.scm, denoiser)),
         ("model, scm", "a fcfg.Struct", lambda: type(tiny)(denoiser, denoiser)),
-        (
-            *("pipeline", "one attribute space"),
-            lambda: type(tiny)(denoiser, StructuralCausalModel(space, roots(space))),
-        ),
-        (
-            *("abduction", "that of another model"),
-            lambda: type(tiny)(other, tiny.scm).predict(abduction, action),
-        ),
+        ("pipeline", "one attribute space", lambda: type(tiny)(denoiser, smaller)),
+        ("abduction", "another model", lambda: changed.predict(abduction, action)),
         ("batch_size", "got int 0", lambda: tiny.abduct(images, attributes, batch_size=0)),
         ("batch_size", "at least 2", lambda: tiny.reverse(pair, batch_size=1)),
         ("action", "got 2", lambda: tiny.predict(abduction, tiny.act(fewer, {"male": 1}))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,9 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import reference
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
+from fcfg import AttributeEmbedder, AttributeSpace, Binary, Categorical, Continuous, Denoiser
 from fcfg.diffusion.networks import UNet, UNetConfig
 from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, training_target
 from refusal import refused
@@ -27,15 +26,16 @@ SCHEDULE = NoiseSchedule()
 KINDS = ["noise", "image", "velocity"]
 
 
-@pytest.mark.parametrize("steps", [100, 1000])
-@pytest.mark.parametrize("kind", ["linear", "cosine"])
-def test_levels_agree_with_the_reference(kind: str, steps: int) -> None:
-    alpha = {"linear": reference.linear_alpha, "cosine": reference.cosine_alpha}[kind](steps)
-    schedule = NoiseSchedule(kind, steps)
-    np.testing.assert_allclose(schedule.alpha.numpy(), alpha, rtol=1e-12)
-    t = torch.arange(steps + 1)
-    np.testing.assert_allclose(schedule.signal(t).numpy(), np.sqrt(alpha), rtol=1e-12)
-    np.testing.assert_allclose(schedule.noise(t).numpy(), np.sqrt(1 - alpha), atol=1e-12)
+def test_levels_agree_with_the_reference() -> None:
+    """And are on the CPU, whatever the default device."""
+    references = {"linear": reference.linear_alpha, "cosine": reference.cosine_alpha}
+    for (kind, of), steps in product(references.items(), (100, 1000)):
+        alpha, t = of(steps), torch.arange(steps + 1)
+        with torch.device("meta"):
+            schedule = NoiseSchedule(kind, steps)
+        np.testing.assert_allclose(schedule.alpha.numpy(), alpha, rtol=1e-12)
+        np.testing.assert_allclose(schedule.signal(t).numpy(), np.sqrt(alpha), rtol=1e-12)
+        np.testing.assert_allclose(schedule.noise(t).numpy(), np.sqrt(1 - alpha), atol=1e-12)
 
 
 @given(st.sampled_from(KINDS), st.integers(1, 1000), st.integers(0, 99))
@@ -48,11 +48,6 @@ def test_conversions_recover_noise_and_image_from_the_target(kind, t: int, seed:
     recovered = prediction_from_output(output, x_t, signal, noise, kind)
     assert torch.allclose(recovered, eps, atol=1e-11)
     assert torch.allclose((x_t - noise * recovered) / signal, x_0, atol=1e-8)
-
-
-def test_levels_are_on_the_cpu_whatever_the_default_device() -> None:
-    with torch.device("meta"):
-        assert NoiseSchedule().alpha[0] == 1
 
 
 def test_a_block_is_a_two_layer_network_of_its_value() -> None:
@@ -173,8 +168,7 @@ def test_a_unet_tells_the_denoiser_its_channels_and_stride() -> None:
     for other, wrong in ((embedder, {"channels": 3}), (embedder, {"stride": 4}), (narrow, {})):
         with refused("denoiser", "the values of its UNet, (1, 2, 96, 2)"):
             Denoiser(UNet(config), other, SCHEDULE, **wrong)
-    with refused("denoiser, channels", "an integer", "got None"):
-        Denoiser(nn.Identity(), embedder, SCHEDULE)
+    refused("denoiser, channels", "an integer").by(Denoiser, nn.Identity(), embedder, SCHEDULE)
 
 
 COMPILE = """
@@ -211,12 +205,9 @@ def test_what_makes_no_denoiser_schedule_or_training_step_is_refused() -> None:
         unchecked = inspect.unwrap(Denoiser.loss)  # as callers without run-time checks
         unchecked(denoiser(), torch.zeros(1, 1, 2, 2, dtype=torch.uint8), torch.zeros(1, 3), None)
     for option in ("p_null", "p_group"):
-        with refused(option, "0 to 1", "1.5"):
-            draw(**{option: 1.5})
-    with refused("noise schedule", "did you mean 'cosine'?"):
-        NoiseSchedule("cosin")
+        refused(option, "0 to 1", "1.5").by(draw, **{option: 1.5})
+    refused("noise schedule", "did you mean 'cosine'?").by(NoiseSchedule, "cosin")
     for steps in (10, 100.5, 10**12, "1000", float("nan")):
-        with refused("noise schedule, steps", "25 to 100000"):
-            NoiseSchedule(steps=steps)
+        refused("noise schedule, steps", "25 to 100000").by(NoiseSchedule, steps=steps)
     with refused("parameterisation", "did you mean 'noise'?"):
         Denoiser(nn.Identity(), embedder, SCHEDULE, parameterisation="nois")

@@ -18,13 +18,12 @@ from torch import Tensor, nn
 import fcfg
 from browser import Reader, browsing, chromium
 from evaluations import tiny_model
+from fcfg import CounterfactualPipeline, NoiseSchedule
 from fcfg.cli import main
 from fcfg.diagnosis import Association, Diagnosis, diagnose, diagnosis_page
 from fcfg.diagnosis.entanglement import measure_associations
 from fcfg.diagnosis.pushes import measure_gaps
-from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.metrics import Bootstrap, Estimate, mean
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.reports.rule_styles import TINTS
 from place import DEVICE
 from refusal import all_refused, refused_line
@@ -357,9 +356,7 @@ def model(listening_folder: Path) -> str:
     return str(listening_folder)
 
 
-def test_the_command_says_first_that_attributes_are_not_used(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_first_that_attributes_are_not_used(model: str, tmp_path, capsys) -> None:
     assert main(["diagnose", model, "--images", "16", "--out", str(tmp_path)]) == 0
     first, *others = capsys.readouterr().out.splitlines()
     assert not any("gap" in line or "Suggested" in line for line in others)
@@ -367,9 +364,7 @@ def test_the_command_says_first_that_attributes_are_not_used(
     assert (numbers["uses_attributes"], numbers["verdict"][0]) == (False, first)
 
 
-def test_the_command_writes_a_page_and_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_page_and_numbers(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["diagnose", "portraits", "--images", "3"]) == 0  # two are too few to tell
     said = capsys.readouterr().out
@@ -387,9 +382,7 @@ def test_the_command_writes_a_page_and_numbers(
         assert line in said
 
 
-def test_the_command_replaces_only_its_own_files(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_replaces_only_its_own_files(model: str, tmp_path, capsys) -> None:
     words = ["diagnose", model, "--images", "3", "--noised", "3", "--out", str(tmp_path)]
     assert main(words) == 0
     first = (tmp_path / "diagnosis.json").read_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,21 +11,14 @@ from torch import Tensor, nn
 
 import fcfg
 from convolutions import SPACE, Convolutions, convolutional, pipeline_of
-from fcfg.causal.attributes import AttributeSpace
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AbstractEmbedder, AttributeEmbedder
-from fcfg.diffusion.networks import UNet, UNetConfig
+from fcfg import AttributeSpace, CausalGraph, Guidance, StructuralCausalModel, UNet, UNetConfig
+from fcfg.diffusion import AbstractEmbedder, AttributeEmbedder, Denoiser, NoiseSchedule
 from fcfg.diffusion.prediction import Condition
-from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.generation import compare
-from fcfg.guidance import Guidance
-from fcfg.metrics import image_mae
-from fcfg.metrics.pixels import image_errors
+from fcfg.metrics import image_errors, image_mae
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.images import read_images, views
-from fcfg.trust.signals import denoising_loss, measure_trust
+from fcfg.trust import denoising_loss, measure_trust
 from refusal import refused
 
 SIZES = {1: (12,), 2: (6, 10), 3: (4, 6, 8)}
@@ -112,9 +104,7 @@ def test_an_image_is_a_volume_of_depth_one(rule: str, solver: str) -> None:
 
 
 @pytest.mark.parametrize("dimensions", SIZES)
-def test_models_of_every_shape_are_read_measured_and_stored(
-    dimensions: int, tmp_path: Path
-) -> None:
+def test_models_of_every_shape_are_read_measured_and_stored(dimensions: int, tmp_path) -> None:
     pipeline, images = convolutional(dimensions, stride=2), images_of(dimensions)
     pair = pipeline.counterfactual(images, GIVEN, {"a": 1}, sampling=4)
     size = " by ".join(map(str, SIZES[dimensions]))
@@ -164,9 +154,8 @@ def test_every_shape_is_drawn(dimensions: int) -> None:
     assert (height, width) == {1: (1, 12), 2: (6, 10), 3: (8, 6 + 4 + 4)}[dimensions]
     assert fcfg.sheet.sheet({"": images}).height == height + 8
     assert [picture.size for picture in fcfg.to_pictures(images)] == [(width, height)] * 3
-    change = fcfg.sheet.difference_map(
-        images[0], images[1], fcfg.sheet.difference_scale(*images[:2])
-    )
+    scale = fcfg.sheet.difference_scale(*images[:2])
+    change = fcfg.sheet.difference_map(*images[:2], scale)
     assert change.shape == (height, width, 3)
     made = convolutional(dimensions, channels=1)
     pair = made.counterfactual(images, GIVEN, {"a": 1}, sampling=3)
@@ -176,24 +165,19 @@ def test_every_shape_is_drawn(dimensions: int) -> None:
     assert compare(named, {name: ["below"] for name in named}).mode == "RGB"
 
 
-@pytest.mark.parametrize(
-    ("dimensions", "shape", "fragment"),
-    [
-        (1, (1, 2, 4, 4), "(batch, 2, length)"),
-        (3, (1, 2, 4, 4), "(batch, 2, x, y, z)"),
-        (3, (1, 3, 4, 4, 4), "(batch, 2, x, y, z)"),
-        (3, (1, 2, 4, 4, 5), "x and y and z divisible by 2"),
-        (1, (1, 2, 5), "length divisible by 2"),
-    ],
-)
-def test_other_shapes_are_refused(dimensions: int, shape: tuple[int, ...], fragment: str) -> None:
-    pipeline = convolutional(dimensions, stride=2)
-    with refused("images", fragment):
-        pipeline.abduct(torch.zeros(shape), {"a": [0], "b": [0]})
+def test_other_shapes_are_refused() -> None:
+    for dimensions, fragment, *shapes in (
+        (1, "(batch, 2, length)", (1, 2, 4, 4)),
+        (1, "length divisible by 2", (1, 2, 5)),
+        (3, "(batch, 2, x, y, z)", (1, 2, 4, 4), (1, 3, 4, 4, 4)),
+        (3, "x and y and z divisible by 2", (1, 2, 4, 4, 5)),
+    ):
+        abduct = convolutional(dimensions, stride=2).abduct
+        for shape in shapes:
+            refused("images", fragment).by(abduct, torch.zeros(shape), {"a": [0], "b": [0]})
     with refused("images", "the size the model was trained at"):
         read_images(torch.zeros(1, 1, 4, 4, 8), channels=1, dimensions=3, size=4)
-    with refused("denoiser, dimensions", "from 1 to 3", "4"):
-        pipeline_of(nn.Identity(), 4)
+    refused("denoiser, dimensions", "from 1 to 3", "4").by(pipeline_of, nn.Identity(), 4)
     unet, embedder = UNet(UNetConfig(condition=8)), AttributeEmbedder(SPACE, width=4)
     with refused("denoiser (channels, stride, condition width, dimensions)", "8, 3)"):
         Denoiser(unet, embedder, NoiseSchedule(), dimensions=3)
@@ -255,14 +239,10 @@ def test_a_negative_weight_pushes_the_other_way_as_far(weight: float) -> None:
     assert torch.allclose(moved, torch.full_like(moved, 0.4 * weight), atol=0.02)
 
 
-@pytest.mark.parametrize("text", ["cfg:-1.5", "fcfg:affected=3.0,invariant=-1.2", "apg:-2.0"])
-def test_negative_weights_have_a_text_form(text: str) -> None:
-    assert repr(Guidance.parse(text)) == text
+def test_negative_weights_have_a_text_form_and_rules_keep_the_ends_of_what_they_mean() -> None:
+    for text in ("cfg:-1.5", "fcfg:affected=3.0,invariant=-1.2", "apg:-2.0"):
+        assert repr(Guidance.parse(text)) == text
     assert Guidance.cfg(-1.5) == Guidance.parse("cfg:-1.5")
-
-
-def test_rules_keep_the_ends_of_what_they_mean() -> None:
-    with refused("guidance cfg++, weight of 'all'", "interpolates", "-0.1"):
-        Guidance.cfgpp(-0.1)
+    refused("guidance cfg++, weight of 'all'", "interpolates", "-0.1").by(Guidance.cfgpp, -0.1)
     with refused("guidance cfg, weight of 'all'", "from -1,000,000 to 1,000,000", "-10000000"):
         Guidance.cfg(-1e7)

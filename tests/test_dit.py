@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 import fcfg
-from fcfg.diffusion.networks import DiT, DiTConfig
-from fcfg.guidance import Guidance
+from fcfg import DiT, DiTConfig, Guidance
 from fcfg.support.config_files import to_yaml
 from fcfg.training import read_config, train
 from refusal import refused
@@ -100,8 +99,7 @@ def test_what_makes_no_transformer_is_refused_and_a_unet_does_not_say_its_kind()
         (OWN | {"width": 30}, "model.network", "head_channels 16"),
         (OWN | {"patch": 3}, "model.network", "not divisible by the patch 3"),
     ):
-        with refused(subject, fragment):
-            tiny(model={"network": section})
+        refused(subject, fragment).by(tiny, model={"network": section})
     embedder = tiny().model.build(tiny().inputs).embedder
     with refused("denoiser", "the values of its DiT, (3, 2, 24, 2)"):
         fcfg.Denoiser(network(), embedder, fcfg.NoiseSchedule())

@@ -10,10 +10,8 @@ from torch import Tensor
 
 import worlds
 from evaluations import counted_rows
-from fcfg.guidance import Guidance
+from fcfg import Counterfactual, CounterfactualPipeline, Guidance, StepRecord
 from fcfg.model.thresholds import way_back_guidance
-from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
-from fcfg.sampling import StepRecord
 from fcfg.trust import measure_trust
 from place import anywhere
 from refusal import refused
@@ -105,32 +103,22 @@ def test_a_reversal_has_the_same_noise(pipeline: CounterfactualPipeline) -> None
 
 
 @pytest.mark.parametrize("text", ["none", "cfg:2", "none;anchor=true", DRAWN, OF_ALL[2]], ids=repr)
-def test_a_reversal_without_the_keys_draws_noise_anew(
-    pipeline: CounterfactualPipeline, text: str | Guidance
-) -> None:
+def test_a_reversal_without_the_keys_draws_noise_anew(pipeline, text) -> None:
     """As someone would who has the answers, but not the images: from their pixels alone."""
     guidance = Guidance.parse(text) if isinstance(text, str) else text
     _, pair = ask(pipeline, guidance)
     same, anew = pipeline.reverse(pair), pipeline.reverse(pair, keys=None)
-    sent = pipeline.counterfactual(
-        pair.images,
-        pair.attributes,
-        {"male": pair.abduction.attributes["male"]},
-        guidance=guidance,
-        sampling="ddim uniform 8",
-    )
+    do, how = {"male": pair.abduction.attributes["male"]}, {"sampling": "ddim uniform 8"}
+    sent = pipeline.counterfactual(pair.images, pair.attributes, do, guidance=guidance, **how)
     assert torch.equal(anew.trajectory.x, sent.trajectory.x)
     assert torch.equal(anew.abduction.trajectory.x, sent.abduction.trajectory.x)
     is_same = torch.equal(same.abduction.trajectory.x, anew.abduction.trajectory.x)
     assert is_same != guidance.drawn_noise  # inferred noise follows from the image
-    with refused("keys", "4 integers or strings", "one"):
-        pipeline.reverse(pair, keys="one")
+    refused("keys", "4 integers or strings", "one").by(pipeline.reverse, pair, keys="one")
 
 
 @pytest.mark.parametrize(("text", "rows"), [("none", 2), ("contrast:1.5", 3), ("cfg:2", 4)])
-def test_no_network_is_called_before_the_prediction(
-    pipeline: CounterfactualPipeline, text: str, rows: int
-) -> None:
+def test_no_network_is_called_before_the_prediction(pipeline, text, rows) -> None:
     records = list[StepRecord]()
     rule = Guidance.parse(f"{text};anchor=true;drawn_noise=true")
     with counted_rows(pipeline) as spent:
@@ -151,17 +139,14 @@ def test_an_abduction_serves_both_kinds_of_guidance(pipeline: CounterfactualPipe
 
 
 def test_what_drawn_noise_cannot_do_is_refused(pipeline: CounterfactualPipeline) -> None:
-    with refused("option drawn_noise", "without anchor=true"):
-        ask(pipeline, anchor=False)
+    refused("option drawn_noise", "without anchor=true").by(ask, pipeline, anchor=False)
     faces, attributes = mixture_faces(pipeline, 2)
     drawn = pipeline.abduct(faces, attributes, sampling="ddim uniform 4", drawn_noise=True)
     action = pipeline.act(attributes, {"male": 1 - attributes["male"]}, keys=drawn.keys)
     with refused("anchor", "True with drawn_noise=True"):
         pipeline.abduct(faces, attributes, drawn_noise=True, anchor=False)
-    with refused("keys", "2"):
-        pipeline.abduct(faces, attributes, drawn_noise=True, keys=["a"])
-    with refused("abduction", "inferred noise", "drawn noise"):
-        pipeline.predict(drawn, action, Guidance.cfg(2.0))
+    refused("keys", "2").by(pipeline.abduct, faces, attributes, drawn_noise=True, keys=["a"])
+    refused("abduction", "inferred noise").by(pipeline.predict, drawn, action, Guidance.cfg(2.0))
 
 
 def test_noise_does_not_depend_on_the_settings_of_torch(pipeline: CounterfactualPipeline) -> None:
@@ -176,9 +161,7 @@ def test_noise_does_not_depend_on_the_settings_of_torch(pipeline: Counterfactual
     assert not torch.equal(*(states(pair)[-1] - faces)[:2])  # each has its own
 
 
-def test_trust_knows_drawn_noise_whose_corrections_are_no_signal(
-    pipeline: CounterfactualPipeline,
-) -> None:
+def test_trust_knows_drawn_noise_whose_corrections_are_no_signal(pipeline) -> None:
     faces, pair = ask(pipeline)
     assert pair.correction is not None
     assert "correction" not in measure_trust(pipeline, faces, pair).values

@@ -14,8 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
+from fcfg import CounterfactualPipeline, Guidance
 from fcfg.sampling import SOLVERS
 from worlds import MixtureNetwork, ask, mixture_faces, mixture_pipeline
 

@@ -136,6 +136,10 @@ def test_what_is_shown_is_what_would_be_asked_and_can_be_read_back(
             typed(capsys, f"evaluate --show {words}").out, encoding="utf-8"
         )
         assert find_experiment("shown.yaml") == wanted, words
+    # What a refusal advises can be asked.
+    words = [model, "baselines", "--sampling", "paper", "--no-anchor", "--show"]
+    advised = Experiment.model_validate(yaml.safe_load(typed(capsys, "evaluate", *words).out))
+    assert all(plan.rows for plan in advised.plans(tiny_model()).values())
 
 
 def test_a_model_of_a_folder_is_evaluated_in_one_line(tmp_path: Path, monkeypatch, capsys) -> None:
@@ -148,12 +152,6 @@ def test_a_model_of_a_folder_is_evaluated_in_one_line(tmp_path: Path, monkeypatc
     header = read_results("runs/evaluate/digits/fid").header
     assert (header["experiment"], header["continuous"]) == ("fid", "quantiles")
     assert {do for do, _ in header["questions"]} == {"smiling", "male", "young"}
-
-
-def test_the_advice_of_a_refusal_can_be_followed(model, capsys) -> None:
-    words = [model, "baselines", "--sampling", "paper", "--no-anchor", "--show"]
-    advised = Experiment.model_validate(yaml.safe_load(typed(capsys, "evaluate", *words).out))
-    assert all(plan.rows for plan in advised.plans(tiny_model()).values())
 
 
 # Runs -------------------------------------------------------------------------------------------
@@ -281,17 +279,17 @@ def test_a_table_is_cut_at_the_width_of_a_terminal_but_no_number_is(monkeypatch,
     assert table_console().width < 1000
 
 
-def test_a_bar_is_for_those_who_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    with progress.share_bar() as told:
-        told(0.25)
-        told(1.0)
-    assert "100%" in terminal.text
+def test_a_bar_is_for_those_who_watch_and_lines_for_those_who_read_later(
+    monkeypatch, capsys
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal := Terminal())
+        patch.setenv("TERM", "xterm")
+        with progress.share_bar() as told:
+            told(0.25)
+            told(1.0)
+        assert "100%" in terminal.text
 
-
-def test_lines_are_for_those_who_read_later(monkeypatch, capsys) -> None:
     def said(*shares: float, **how: bool) -> list[str]:
         with progress.share_bar(**how) as told:
             for share in shares:
@@ -312,20 +310,17 @@ def test_a_device_that_is_not_there_is_refused() -> None:
     all_refused("device", *(partial(getattr, each, "target") for each in others))
 
 
-@pytest.mark.parametrize(
-    ("gpus", "rank", "processes", "own"),
-    [(0, None, None, 0), (0, 1, 3, 1), (3, 1, 3, 1), (4, 1, 3, 1), (2, 1, 3, None),
-     (2, 1, None, 1), (2, 2, None, None)],
-)  # fmt: skip
-def test_processes_have_a_gpu_each_or_are_refused(monkeypatch, gpus, rank, processes, own) -> None:
+def test_processes_have_a_gpu_each_or_are_refused(monkeypatch) -> None:
     """Not every launcher says how many processes there are."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    for name, value in (("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", processes)):
-        monkeypatch.delenv(name, raising=False)
-        if value is not None:
-            monkeypatch.setenv(name, str(value))
-    if own is not None:
-        assert own_gpu() == own
-        return
-    with refused("processes on this machine", "at most 2", "got 3", "CUDA_VISIBLE_DEVICES="):
-        own_gpu()
+
+    def own(gpus: int, rank: int | None = None, processes: int | None = None) -> int:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        for name, value in (("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", processes)):
+            monkeypatch.delenv(name, raising=False)
+            if value is not None:
+                monkeypatch.setenv(name, str(value))
+        return own_gpu()
+
+    assert [own(0), own(0, 1, 3), own(3, 1, 3), own(4, 1, 3), own(2, 1)] == [0, 1, 1, 1, 1]
+    for launched in ((2, 1, 3), (2, 2)):
+        refused("processes on this machine", "at most 2", "got 3").by(own, *launched)

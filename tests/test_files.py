@@ -23,22 +23,19 @@ def names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-@pytest.mark.parametrize("data", [b"new", lambda file: file.write(b"new")])
-@pytest.mark.parametrize("before", [None, b"an older and longer one"])
-def test_bytes_or_what_a_function_writes_replace_a_file(tmp_path: Path, data, before) -> None:
+def test_bytes_or_what_a_function_writes_replace_a_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    if before is not None:
-        path.write_bytes(before)
-    write_atomically(path, data)
-    assert path.read_bytes() == b"new"
-    assert names(tmp_path) == ["file"]
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644  # others may read it, as any other file
+    for before in (None, b"an older and longer one"):
+        for data in (b"new", lambda file: file.write(b"new")):
+            path.unlink(missing_ok=True) if before is None else path.write_bytes(before)
+            write_atomically(path, data)
+            assert path.read_bytes() == b"new"
+            assert names(tmp_path) == ["file"]
+            assert stat.S_IMODE(path.stat().st_mode) == 0o644  # others may read it, as any file
 
 
 @pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
-def test_a_writer_that_fails_leaves_the_old_file_whole_and_nothing_else(
-    tmp_path: Path, error: BaseException
-) -> None:
+def test_a_writer_that_fails_leaves_the_old_file_whole_and_nothing_else(tmp_path, error) -> None:
     (tmp_path / "file").write_bytes(b"old")
     seen: list[str] = []
 

@@ -99,8 +99,7 @@ def test_the_cache_lies_where_it_is_wanted_or_can_be_written(tmp_path: Path, mon
     blocked.mkdir()
     (blocked / ".fcfg-cache").write_text("a file where the folder would be")
     assert cache_folder(blocked) == tmp_path / "home" / "fcfg"
-    with refused("data, cache", "can be written", "another folder"):
-        cache_folder(data, blocked / ".fcfg-cache")
+    refused("data, cache", "can be written").by(cache_folder, data, blocked / ".fcfg-cache")
 
 
 def test_bad_images_are_all_named_and_left_out_only_when_asked(tmp_path: Path) -> None:
@@ -122,8 +121,7 @@ def test_bad_images_are_all_named_and_left_out_only_when_asked(tmp_path: Path) -
             assert examples.attributes["age"][row] == 20 + int(Path(name).stem)
     for path in [*tmp_path.glob("*.png"), *tmp_path.glob("more/*.png")]:
         path.write_bytes(b"")
-    with refused("images in", "20 that cannot"):  # nothing is left
-        load(config, skip_bad=True)
+    refused("images in", "20 that cannot").by(load, config, skip_bad=True)
 
 
 def test_a_column_says_the_split_and_another_the_name(tmp_path: Path) -> None:
@@ -146,8 +144,7 @@ def test_a_column_says_the_split_and_another_the_name(tmp_path: Path) -> None:
 def test_random_splits_keep_groups_together_in_any_order(groups, seed, order) -> None:
     fractions = (0.6, 0.2, 0.2)
     if len(set(groups)) < 3:
-        with refused("data, fractions", "at least 3 groups"):
-            split_by_group(groups, fractions, seed)
+        refused("data, fractions", "at least 3 groups").by(split_by_group, groups, fractions, seed)
         return
     splits = split_by_group(groups, fractions, seed)
     of_group = dict(zip(groups, splits, strict=True))
@@ -161,37 +158,30 @@ def test_random_splits_keep_groups_together_in_any_order(groups, seed, order) ->
     assert split_by_group(shuffled, fractions, seed) == [of_group[group] for group in shuffled]
 
 
-PARTS, SPLIT = {"part": ["train", "val"] * 5}, {"split": "part"}
+def test_what_is_wrong_with_labels_is_refused_before_images_are_read(tmp_path: Path) -> None:
+    def wrong(subject: str, fragment: str, columns: Any = None, **options: Any) -> None:
+        config = with_(faces(tmp_path, **columns or {}), **options)
+        refused(subject, fragment).by(load, config)
 
-
-@pytest.mark.parametrize(
-    ("columns", "options", "subject", "fragment"),
-    [
-        ({"smiling": ["2"] * 10}, {}, "attribute 'smiling'", "'2' for 'more/0.png'"),
-        ({"age": ["", "nan", *"56789567"]}, {}, "'age'", "none for 2: 'more/0.png', '1.png'"),
-        ({"age": ["old", *"567895678"]}, {}, "attribute 'age'", "'old'"),
-        ({"age": ["inf", *"567895678"]}, {}, "attribute 'age'", "'inf'"),
-        ({"hair": ["blue"] * 10}, {}, "attribute 'hair'", "'dark', 'fair'"),
-        ({"file_name": ["../0.png"] * 10}, {}, "data in", "'../0.png'"),
-        ({"file_name": ["1.png"] * 10}, {}, "data in", "'1.png' more than once"),
-        ({}, {"split": "fold"}, "metadata.csv", "'fold'"),
-        ({}, {"rename": {"smilng": "x"}}, "data, rename", "did you mean 'smiling'"),
-        ({}, {"rename": {"smiling": "smile"}}, "metadata.csv", "if you mean 'smiling', rename"),
-        ({"part": ["train"] * 9 + ["valid"]}, SPLIT, "split", "'valid'"),
-        ({"part": ["train"] * 10}, SPLIT, "data in", "none in 'val'"),
-        (PARTS | {"who": ["ann"] * 10}, SPLIT | {"group": "who"}, "data in", "'ann' in several"),
-        ({"who": [""] * 10}, {"group": "who"}, "group", "'1.png'"),
-        ({}, {"fractions": (0.5, 0.6, 0.1)}, "data, fractions", "sum to 1"),
-        ({}, {"path": None}, "data, path", "got none"),
-        ({}, {"path": Path("nowhere")}, "data, path", "'nowhere'"),
-    ],
-)
-def test_what_is_wrong_with_labels_is_refused_before_images_are_read(
-    tmp_path: Path, columns, options, subject: str, fragment: str
-) -> None:
-    config = with_(faces(tmp_path, **columns), **options)
-    with refused(subject, fragment):
-        load(config)
+    wrong("attribute 'smiling'", "'2' for 'more/0.png'", {"smiling": ["2"] * 10})
+    gaps = {"age": ["", "nan", *"56789567"]}
+    wrong("'age'", "none for 2: 'more/0.png', '1.png'", gaps)
+    for text in ("old", "inf"):
+        wrong("attribute 'age'", f"'{text}'", {"age": [text, *"567895678"]})
+    wrong("attribute 'hair'", "'dark', 'fair'", {"hair": ["blue"] * 10})
+    wrong("data in", "'../0.png'", {"file_name": ["../0.png"] * 10})
+    wrong("data in", "'1.png' more than once", {"file_name": ["1.png"] * 10})
+    wrong("metadata.csv", "'fold'", split="fold")
+    wrong("data, rename", "did you mean 'smiling'", rename={"smilng": "x"})
+    wrong("metadata.csv", "if you mean 'smiling', rename", rename={"smiling": "smile"})
+    wrong("split", "'valid'", {"part": ["train"] * 9 + ["valid"]}, split="part")
+    wrong("data in", "none in 'val'", {"part": ["train"] * 10}, split="part")
+    people = {"part": ["train", "val"] * 5, "who": ["ann"] * 10}
+    wrong("data in", "'ann' in several", people, split="part", group="who")
+    wrong("group", "'1.png'", {"who": [""] * 10}, group="who")
+    wrong("data, fractions", "sum to 1", fractions=(0.5, 0.6, 0.1))
+    wrong("data, path", "got none", path=None)
+    wrong("data, path", "'nowhere'", path=Path("nowhere"))
     assert not (tmp_path / ".fcfg-cache").exists()
 
 
@@ -208,8 +198,7 @@ def test_broken_tables_are_refused(tmp_path: Path) -> None:
         b"file_name\n" + b'"\n",' * 2**19: "rows of at most 1,048,576 characters",
     }.items():
         (tmp_path / "metadata.csv").write_bytes(content)
-        with refused("metadata.csv", fragment):
-            read_columns(tmp_path / "metadata.csv")
+        refused("metadata.csv", fragment).by(read_columns, tmp_path / "metadata.csv")
 
 
 def test_tables_may_end_in_an_empty_line_and_begin_with_a_mark(tmp_path: Path) -> None:
@@ -222,8 +211,7 @@ def test_tables_may_end_in_an_empty_line_and_begin_with_a_mark(tmp_path: Path) -
         ("gone.csv", None, ["that can be read", "No such file", "check the path"]),
         ("t.csv.gz", None, ["comma-separated"]),
     ):
-        with refused(name, *fragments):
-            read_columns(tmp_path / name, wanted)
+        refused(name, *fragments).by(read_columns, tmp_path / name, wanted)
 
 
 def test_what_a_small_file_becomes_is_bounded(tmp_path: Path, monkeypatch) -> None:
@@ -239,9 +227,7 @@ def test_what_a_small_file_becomes_is_bounded(tmp_path: Path, monkeypatch) -> No
             read_columns(path, wanted)
 
 
-def test_several_frames_are_said_at_every_loading_and_nothing_that_is_reported(
-    tmp_path: Path,
-) -> None:
+def test_several_frames_are_said_at_every_loading_and_nothing_that_is_reported(tmp_path) -> None:
     config = faces(tmp_path)
     picture(1).save(tmp_path / "1.png", save_all=True, append_images=[picture(2)])
     for _ in range(2):  # decoded, then from the cache

@@ -16,12 +16,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from fcfg.diffusion.codec import Autoencoder
-from fcfg.diffusion.conditioners import AttributeTokens, Lookup, conditioner_of
+from fcfg import AttributeTokens, Autoencoder, Lookup, NoiseSchedule, wrap, wrap_pipeline
+from fcfg.diffusion.conditioners import conditioner_of
 from fcfg.diffusion.foreign import ForeignNetwork
 from fcfg.diffusion.libraries import build_network, config_of, read_network
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.integrations.wrapping import wrap, wrap_pipeline
 from refusal import all_refused, refused
 from tiny_foreign import (
     NETWORKS,
@@ -38,9 +36,8 @@ from tiny_foreign import (
     volume_autoencoder,
 )
 
-VALUES = torch.from_numpy(
-    SPACE.encode(SPACE.parse({"smiling": [1, 0], "hair": ["grey", "red"]}))
-).float()
+KNOWN = SPACE.parse({"smiling": [1, 0], "hair": ["grey", "red"]})
+VALUES = torch.from_numpy(SPACE.encode(KNOWN)).float()
 TIMES = torch.tensor([700, 3])
 
 
@@ -107,8 +104,7 @@ def test_weights_are_found_again_in_a_folder_and_nothing_is_downloaded(tmp_path:
     other = read_network(name, {}, str(tmp_path / "model"), None, "unet")
     for one, two in zip(network.network.parameters(), other.parameters(), strict=True):
         assert torch.equal(one, two)
-    with refused(name, "of owner/model at abc", "local cache", "none"):
-        read_network(name, {}, "owner/model", "abc", "unet")
+    refused(name, "of owner/model at abc").by(read_network, name, {}, "owner/model", "abc", "unet")
     (tmp_path / "empty").mkdir()
     with refused(name, "a folder without them"):
         read_network(name, {}, str(tmp_path / "empty"), None, "")
@@ -127,8 +123,7 @@ def test_weights_of_monai_are_found_in_a_folder_of_one_file(tmp_path: Path) -> N
     with refused(name, "model.safetensors: others"):
         read_network(name, config, str(folder), None, "")
     (folder / "config.json").write_text(json.dumps({"no": "argument"}))
-    with refused(name, "arguments of its class"):
-        read_network(name, config, str(folder), None, "")
+    refused(name, "arguments of its class").by(read_network, name, config, str(folder), None, "")
     (folder / "model.safetensors").write_bytes(b"broken")
     (folder / "config.json").unlink()
     with refused(name, "model.safetensors: others"):
@@ -207,19 +202,13 @@ def test_what_cannot_be_called_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     with refused("diffusers.DiTTransformer2DModel", "distilled", "null condition"):
         ForeignNetwork(network, Lookup.classes(SPACE, NULL), {"guidance_embeds": True})
     (volume, config), tokens = NETWORKS["monai_unet"]()
-    with refused("network DiffusionModelUNet", "config=", "none"):
-        ForeignNetwork(volume, tokens)
-    all_refused(
-        "network",
-        lambda: build_network("os.system", {}),
-        lambda: build_network("diffusers.DDIMScheduler", {}),
-        lambda: build_network("torch.Linear", {}),
-        lambda: build_network("monai.DiffusionModelUNet", config | {"nonsense": 1}),
-        lambda: config_of(nn.Linear(1, 1), {}),
-    )
+    refused("network DiffusionModelUNet", "config=", "none").by(ForeignNetwork, volume, tokens)
+    for name in ("os.system", "diffusers.DDIMScheduler", "torch.Linear"):
+        refused("network").by(build_network, name, {})
+    refused("network").by(build_network, "monai.DiffusionModelUNet", config | {"nonsense": 1})
+    refused("network").by(config_of, nn.Linear(1, 1), {})
     monkeypatch.setitem(sys.modules, "diffusers", None)
-    with refused("network", "has the class UNet2DModel", "pip install"):
-        build_network("diffusers.UNet2DModel", {})
+    refused("network", "has the class UNet2DModel").by(build_network, "diffusers.UNet2DModel", {})
 
 
 def test_what_cannot_be_wrapped_is_refused_in_one_line() -> None:
@@ -235,21 +224,15 @@ def test_what_cannot_be_wrapped_is_refused_in_one_line() -> None:
     )
     with refused("network diffusers.DiTTransformer2DModel", "9 classes, the null", "table of 7"):
         wrap(NETWORKS["dit"]()[0][0], even, SCM, Lookup.classes(SPACE, 0, first=3))
-    with refused("judge", "AttributeJudge, or None"):
-        wrap(network, even, SCM, labels, judge="x")  # pyright: ignore[reportArgumentType]
+    refused("judge", "AttributeJudge, or None").by(wrap, network, even, SCM, labels, judge="x")
     with refused("config of monai.DiffusionModelUNet", "of another"):
         wrap(volume, even, SCM, tokens, config=config | {"in_channels": 1})
-    with refused("conditioner"):
-        wrap(network, even, SCM, WRITE)  # pyright: ignore[reportArgumentType]
-    with refused("source", "'hub'"):
-        wrap(network, even, SCM, labels, source="hub")  # pyright: ignore[reportArgumentType]
-    with refused("pipeline", "from_pretrained"):
-        wrap_pipeline("hub", SCM, WRITE)
+    refused("conditioner").by(wrap, network, even, SCM, WRITE)
+    refused("source", "'hub'").by(wrap, network, even, SCM, labels, source="hub")
+    refused("pipeline", "from_pretrained").by(wrap_pipeline, "hub", SCM, WRITE)
 
 
-def test_a_condition_that_does_not_fit_its_network_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_condition_that_does_not_fit_its_network_is_named(monkeypatch) -> None:
     (network, _), _ = prompted_unet()
     wide = wrap(network, NoiseSchedule(), SCM, AttributeTokens(SPACE, 2 * WIDTH))
     with refused("UNet2DConditionModel", "'encoder_hidden_states'", "8x8"):

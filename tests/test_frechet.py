@@ -95,12 +95,10 @@ def test_what_the_network_cannot_take_is_refused(script: Path, tmp_path: Path) -
         all_refused(subject, *(partial(network.features, **options) for options in wrong))
     other = tmp_path / "state.pth"
     torch.save(Means().state_dict(), other)
-    with refused("state.pth", "a TorchScript file"):
-        Inception.load(other)
+    refused("state.pth", "a TorchScript file").by(Inception.load, other)
     broken = nn.Linear(2, 2)
     broken.bias.data[1] = torch.nan
-    with refused("FID weights", "NaN or infinity in 'bias'"):
-        Inception(broken)
+    refused("FID weights", "NaN or infinity in 'bias'").by(Inception, broken)
 
 
 def test_the_network_is_looked_for_and_never_fetched(nowhere, script, monkeypatch) -> None:
@@ -112,8 +110,7 @@ def test_the_network_is_looked_for_and_never_fetched(nowhere, script, monkeypatc
         assert isinstance(found, Inception)
         assert (found.about["name"], found.about["weights"]) == ("FID", "inception_fid.pt")
         assert len(found.about["sha256"]) == 64
-    with refused("FID weights", "inception_fid.pt or", "none of them"):
-        find_inception(nowhere)
+    refused("FID weights", "inception_fid.pt or", "none of them").by(find_inception, nowhere)
 
 
 def test_the_published_network_tells_images_apart() -> None:

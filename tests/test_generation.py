@@ -14,8 +14,8 @@ from PIL import Image
 from torch import nn
 
 from face_folder import dicom
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical
-from fcfg.diffusion.denoiser import Denoiser
+from fcfg import Categorical, CounterfactualPipeline, Denoiser, Guidance, InputError
+from fcfg.causal import AttributeSpace, Binary
 from fcfg.generation import (
     Request,
     Result,
@@ -31,11 +31,8 @@ from fcfg.generation import (
     prepare,
     read_files,
 )
-from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import DRAWN_NOISE
 from fcfg.sheet import NEUTRAL, SCALES
-from fcfg.support.errors import InputError
 from fcfg.support.images import images_from_bytes, read_images
 from fcfg.support.pictures import Pixels, fit_picture
 from kills import ended_after, kill_again_and_again, printed_elsewhere
@@ -120,7 +117,8 @@ def test_a_picture_is_read_as_in_training_and_every_change_is_noted(
     assert torch.equal(found.image, images_from_bytes(fit_picture(tmp_path / name, wanted)))
 
 
-def test_how_a_model_was_trained_says_how_its_pictures_are_read() -> None:
+def test_how_a_model_was_trained_says_how_its_pictures_are_read(faces, tmp_path: Path) -> None:
+    """One without a size is refused, whose network is no U-Net."""
     pipeline = tiny_pipeline(channels=1)
     for data, intensity, fit in (
         (None, "full", "crop"),
@@ -130,12 +128,7 @@ def test_how_a_model_was_trained_says_how_its_pictures_are_read() -> None:
         pipeline.provenance["training"] = {"data": data} if data else {}
         assert model_pixels(pipeline) == Pixels(SIZE, 1, intensity, fit)
     pipeline.provenance["training"] = {"data": {"fit": "squeeze"}}
-    with refused("model, fit of its training data"):
-        model_pixels(pipeline)
-
-
-def test_a_model_without_a_size_is_refused(pipeline, faces, tmp_path: Path) -> None:
-    """One whose network is no U-Net."""
+    refused("model, fit of its training data").by(model_pixels, pipeline)
     own = pipeline.denoiser
     denoiser = Denoiser(nn.Identity(), own.embedder, own.schedule, channels=3)
     with refused("model"):
@@ -167,8 +160,7 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path: Path, suff
         try:
             read_files([path], Pixels(SIZE, 3))
         except InputError:
-            with refused("images", f"'{path}'"):
-                read_files([path], Pixels(SIZE, 3))
+            refused("images", f"'{path}'").by(read_files, [path], Pixels(SIZE, 3))
             refusals += 1
     assert refusals > len(whole) // 23 - 5
 
@@ -185,7 +177,7 @@ def test_files_that_are_not_there_or_twice_are_refused(tmp_path: Path, faces: li
     (tmp_path / "empty").mkdir()
     twice = [faces[0], tmp_path / "faces"]
     for files in (["gone.png", faces[0]], [], [tmp_path / "empty"], twice):
-        all_refused("images", partial(find_pictures, files))
+        refused("images").by(find_pictures, files)
 
 
 # Attributes -------------------------------------------------------------------------------------
@@ -194,47 +186,25 @@ def test_files_that_are_not_there_or_twice_are_refused(tmp_path: Path, faces: li
 COMMAS = AttributeSpace([Categorical("hair", ["dark, brown", "fair"]), Binary("male")])
 
 
-@pytest.mark.parametrize(
-    ("texts", "space", "do"),
-    [
+def test_an_intervention_is_read_by_the_kind_of_its_target() -> None:
+    for texts, space, do in (
         (["smiling=1, age=60", "hair = grey"], SPACE, {"smiling": 1, "age": 60, "hair": "grey"}),
         (["smiling=flip"], SPACE, {"smiling": "flip"}),
         (["age=+10,smiling=Yes"], SPACE, {"age": "+10", "smiling": 1}),
         (["hair=dark, brown,male=1"], COMMAS, {"hair": "dark, brown", "male": 1.0}),
-    ],
-)
-def test_an_intervention_is_read_by_the_kind_of_its_target(texts, space, do) -> None:
-    assert parse_do(texts, space) == do
-
-
-@pytest.mark.parametrize(
-    ("texts", "subject"),
-    [
-        (["smilling=1"], "do"),
-        (["smiling"], "do"),
-        (["smiling="], "do"),
-        (["smiling=1", "smiling=0"], "do"),
-        (["smiling=2"], "intervention on 'smiling'"),
-        (["smiling=maybe"], "intervention on 'smiling'"),
-        (["age=flip"], "intervention on 'age'"),
-        (["age=101"], "intervention on 'age'"),
-        (["hair=gray"], "intervention on 'hair'"),
-        (["hair=1"], "intervention on 'hair'"),
-    ],
-)
-def test_an_impossible_intervention_is_refused(texts: list[str], subject: str) -> None:
-    with refused(subject):
-        parse_do(texts, SPACE)
+    ):
+        assert parse_do(texts, space) == do
+    for texts in (["smilling=1"], ["smiling"], ["smiling="], ["smiling=1", "smiling=0"]):
+        refused("do").by(parse_do, texts, SPACE)
+    for text in ("smiling=2", "smiling=maybe", "age=flip", "age=101", "hair=gray", "hair=1"):
+        refused(f"intervention on '{text.partition('=')[0]}'").by(parse_do, [text], SPACE)
 
 
 def test_pairs_hold_for_every_file(faces: list[Path]) -> None:
     factual = find_attributes("hair=red,age=41.5,smiling=1", SPACE, faces, None)
     assert factual.source == "given"
-    assert {name: column.tolist() for name, column in factual.attributes.items()} == {
-        "smiling": [1] * 3,
-        "age": [41.5] * 3,
-        "hair": [2] * 3,
-    }
+    found = {name: column.tolist() for name, column in factual.attributes.items()}
+    assert found == {"smiling": [1] * 3, "age": [41.5] * 3, "hair": [2] * 3}
 
 
 NAMES = "file_name,smiling,age,hair"
@@ -300,9 +270,6 @@ def test_a_model_reads_its_own_training_table(tmp_path: Path, faces: list[Path])
         assert question.factual.attributes["smiling"].tolist() == [0, 1, 0]
 
 
-# Difference maps --------------------------------------------------------------------------------
-
-
 def test_the_sign_is_the_hue_and_the_size_the_strength() -> None:
     flat, changes = torch.zeros(1, 1, 41), torch.arange(-20, 21) / 20
     colours = difference_map(flat, changes[None, None], scale=1.0)[0].astype(int)
@@ -325,11 +292,8 @@ def test_a_difference_map_has_the_largest_change_of_a_channel_within_its_scale()
     most = difference_map(flat, flat - 0.5, 1.0)
     assert np.array_equal(difference_map(torch.zeros(3, 1, 1), change, 1.0), most)
     for scale in (0.0, -1.0, float("nan")):
-        all_refused("difference map, scale", partial(difference_map, flat, flat, scale))
-
-
-def test_the_scale_is_the_smallest_round_one_that_holds_the_change() -> None:
-    flat = torch.zeros(1, 10, 10)
+        refused("difference map, scale").by(difference_map, flat, flat, scale)
+    # By default, the scale is the smallest round one that holds the change.
     for size, scale in ((0.0, 0.1), (0.2, 0.25), (0.9, 1.0), (1.2, 1.5), (2.0, 2.0)):
         assert difference_scale(flat, flat + size) == scale
 
@@ -352,15 +316,15 @@ def test_images_stand_side_by_side_as_they_are(channels: int) -> None:
         assert np.array_equal(small, expected.numpy())
 
 
-# Runs -------------------------------------------------------------------------------------------
-
-
 def test_a_frame_touches_its_picture_on_every_side() -> None:
     black = dict.fromkeys(("factual", "counterfactual"), torch.full((3, 8, 8), -1.0))
     page = np.asarray(compare(black, dict.fromkeys(black, ())))[30:, : 12 + 256 + 6]
     picture, frame = (np.argwhere((page == grey).all(axis=2)) for grey in (0, 215))
     assert (frame.min(axis=0) == picture.min(axis=0) - 1).all()
     assert (frame.max(axis=0) == picture.max(axis=0) + 1).all()
+
+
+# Runs -------------------------------------------------------------------------------------------
 
 
 def test_a_run_writes_pictures_and_a_record_that_agree_with_the_pipeline(
@@ -460,15 +424,6 @@ def test_without_a_judge_attributes_must_be_given(faces: list[Path], tmp_path: P
     assert results[0].network_rows == {"counterfactual": 9, "trust": 8}
 
 
-def test_what_was_done_to_the_pictures_is_in_the_record(pipeline, tmp_path: Path) -> None:
-    """Bright ones are no cause for a warning."""
-    Image.new("RGB", (20, 20), (250, 240, 230)).save(tmp_path / "big.png")
-    (result,) = ask(pipeline, [tmp_path / "big.png"], tmp_path / "out")
-    assert (result.stored, result.prepared) == ((20, 20), (RESIZED,))
-    with Image.open(tmp_path / "out" / "big-counterfactual.png") as picture:
-        assert picture.size == (8, 8)
-
-
 def test_the_judge_is_surest_of_what_it_read() -> None:
     """It never says that something else is likelier than what it says."""
     for smiling, scores in ((0.1, (0.1, 0.6, 0.3)), (0.9, (0.5, 0.2, 0.3))):
@@ -549,37 +504,31 @@ def test_further_pictures_are_added_and_a_lost_one_is_made_again(
     assert {"ben.png", "carl.png"} <= visible(out)
 
 
-@pytest.mark.parametrize(
-    ("options", "fragment"),
-    [
-        ({"do": {"age": 91}}, "(do.age: "),
-        ({"guidance": Guidance.cfg(2.0)}, "(guidance: "),
-        ({"seed": 1}, "(seed: "),
-        ({"reverse": False}, "(reverse: "),
-        ({"sampling": 2}, "(steps: "),
-        ({"attributes": "smiling=1,age=40,hair=dark"}, "(factual of"),
-        ({"attributes": "auto"}, "(attributes_from of"),
-        ({"files": 1}, "(images: "),
-        ({"pipeline": "other"}, "(digest: "),
-        ({"turned": True}, "(key of"),
-    ],
-)
 def test_a_folder_with_another_run_is_refused_unless_it_may_be_replaced(
-    pipeline, faces, tmp_path: Path, options: dict[str, Any], fragment: str
+    pipeline, faces, tmp_path: Path
 ) -> None:
-    out, options = tmp_path / "out", dict(options)
+    out, other = tmp_path / "out", tiny_pipeline()
+    other.denoiser.network.head[-1].bias.data += 1
     ask(pipeline, faces, out)
-    before, files = contents(out), faces[options.pop("files", 0) :]
-    if options.pop("pipeline", None):
-        pipeline = tiny_pipeline()
-        pipeline.denoiser.network.head[-1].bias.data += 1
-    if options.pop("turned", False):
-        Image.open(faces[1]).rotate(90).save(faces[1])
-    with refused(f"out {out}", "another one", fragment, "--overwrite"):
-        ask(pipeline, files, out, **options)
-    assert contents(out) == before
-    ask(pipeline, files, out, overwrite=True, **options)
-    assert record_of(out)["finished"] == len(files)
+    before = contents(out)
+
+    def differs(fragment: str, model: Any = pipeline, files: Any = faces, **options: Any) -> None:
+        refused(f"out {out}", fragment, "--overwrite").by(ask, model, files, out, **options)
+        assert contents(out) == before
+
+    differs("(do.age: ", do={"age": 91})
+    differs("(guidance: ", guidance=Guidance.cfg(2.0))
+    differs("(seed: ", seed=1)
+    differs("(reverse: ", reverse=False)
+    differs("(steps: ", sampling=2)
+    differs("(factual of", attributes="smiling=1,age=40,hair=dark")
+    differs("(attributes_from of", attributes="auto")
+    differs("(images: ", files=faces[1:])
+    differs("(digest: ", other)
+    Image.open(faces[1]).rotate(90).save(faces[1])
+    differs("(key of")
+    ask(other, faces[1:], out, overwrite=True, seed=1)
+    assert record_of(out)["finished"] == 2
 
 
 BROKEN = ("", "{}", "[" * 10**5, '{"images": [3], "at_once": 1}')
@@ -592,8 +541,7 @@ def test_a_file_of_somebody_else_is_replaced_on_demand_alone(
     pipeline, faces, tmp_path: Path, name: str, text: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    with refused(f"out {tmp_path}", "without these files", f"'{name}'", "--overwrite"):
-        ask(pipeline, faces, tmp_path)
+    refused(f"out {tmp_path}", f"'{name}'", "--overwrite").by(ask, pipeline, faces, tmp_path)
     assert visible(tmp_path) == {name, "faces"}
     assert (tmp_path / name).read_text() == text
     ask(pipeline, faces, tmp_path, overwrite=True)
@@ -607,8 +555,7 @@ def test_two_runs_do_not_share_a_folder_at_a_time(pipeline, faces, tmp_path: Pat
     out = tmp_path / "out"
 
     def again(_: list[Result]) -> None:
-        with refused(f"run {out}", "held by process"):
-            ask(pipeline, faces, out)
+        refused(f"run {out}", "held by process").by(ask, pipeline, faces, out)
 
     ask(pipeline, faces, out, on_chunk=again)
 
@@ -620,42 +567,27 @@ def test_no_output_replaces_a_picture_or_another_output(pipeline, faces, tmp_pat
         ask(pipeline, faces, tmp_path / "faces", overwrite=True)
     assert faces[0].read_bytes() == before
     for names in (["x.png", "x.jpg"], ["x.png", "x-counterfactual.png"]):
-        with refused("images", "different names", *names):
-            ask(pipeline, draw(tmp_path / "in", names), tmp_path / "out")
+        refused("images", *names).by(ask, pipeline, draw(tmp_path / "in", names), tmp_path / "out")
     files = draw(tmp_path, ["one/x.png", "two/X.png", "two/y.png"])
     results = ask(pipeline, files, tmp_path / "out", reverse=False)
     assert [r.outputs["comparison"] for r in results] == ["one-x.png", "two-X.png", "y.png"]
 
 
-@pytest.mark.parametrize(
-    ("options", "subject"),
-    [
-        ({"do": {}}, "do"),
-        ({"do": {"agge": 1}}, "intervention"),
-        ({"sampling": 0}, "steps"),
-        ({"sampling": "paper"}, "steps"),
-        ({"batch_size": 1}, "batch_size"),
-        ({"guidance": Guidance.fcfg(old=1)}, "guidance"),
-        ({"attributes": "smiling=0"}, "attributes"),
-        ({"attributes": {"smiling": [0], "age": [1], "hair": [0]}}, "attributes"),
-        ({"seed": -1}, "seed"),
-    ],
-)
-def test_a_bad_question_is_refused_before_anything_is_written(
-    pipeline, faces, tmp_path: Path, options: dict[str, Any], subject: str
-) -> None:
-    with refused(subject):
-        ask(pipeline, faces, tmp_path / "out", **options)
+def test_a_bad_question_is_refused_before_anything_is_written(pipeline, faces, tmp_path) -> None:
+    few = {"smiling": [0], "age": [1], "hair": [0]}
+    for name, *values in (
+        *(("do", {}), ("sampling", 0, "paper"), ("batch_size", 1), ("seed", -1)),
+        *(("guidance", Guidance.fcfg(old=1)), ("attributes", "smiling=0", few)),
+    ):
+        for value in values:
+            subject = "steps" if name == "sampling" else name
+            refused(subject).by(ask, pipeline, faces, tmp_path / "out", **{name: value})
+    refused("intervention").by(ask, pipeline, faces, tmp_path / "out", do={"agge": 1})
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_that_cannot_be_made_is_refused_before_the_work(
-    pipeline, faces, tmp_path
-) -> None:
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
         request = Request(faces, GIVEN, {"age": 1}, out=out)
-        all_refused(f"out {out}", partial(prepare, pipeline, request))
+        refused(f"out {out}").by(prepare, pipeline, request)
 
 
 def test_a_picture_that_does_not_come_back_is_lost() -> None:
@@ -665,13 +597,19 @@ def test_a_picture_that_does_not_come_back_is_lost() -> None:
         assert result.is_lost == ((change, error) in lost)
 
 
-def test_images_that_overflow_leave_a_record_that_json_can_hold(faces, tmp_path: Path) -> None:
-    pipeline = tiny_pipeline()
+def test_changes_of_pictures_are_recorded_and_numbers_that_overflow_as_none(tmp_path) -> None:
+    """Bright pictures are no cause for a warning, and the record is JSON in any case."""
+    Image.new("RGB", (20, 20), (250, 240, 230)).save(tmp_path / "big.png")
+    pipeline, out = tiny_pipeline(), tmp_path / "out"
+    (result,) = ask(pipeline, [tmp_path / "big.png"], out)
+    assert (result.stored, result.prepared) == ((20, 20), (RESIZED,))
+    with Image.open(out / "big-counterfactual.png") as picture:
+        assert picture.size == (8, 8)
     pipeline.denoiser.network.head[-1].bias.data.fill_(torch.nan)
     with pytest.warns(UserWarning, match="NaN or infinity"):
-        (result,) = ask(pipeline, faces[:1], tmp_path / "out")
+        (result,) = ask(pipeline, [tmp_path / "big.png"], out, overwrite=True)
     assert result.reversal_error is None
-    assert record_of(tmp_path / "out")["finished"] == 1
+    assert record_of(out)["finished"] == 1
 
 
 def test_what_is_drawn_depends_on_the_picture_and_the_seed_alone(tmp_path: Path) -> None:

@@ -79,17 +79,14 @@ def test_graphs_and_partitions_compare_by_content() -> None:
 def test_illegal_parents_are_refused_and_cycles_named() -> None:
     lists = ({}, {"a": ["b"]}, {"a": ["b", "b"], "b": []}, {"a": "b", "b": []}, {"a": None})
     for parents in (*lists, [("a", "b")], nx.path_graph(2), {"a": ["a"]}):
-        with refused("causal graph"):
-            CausalGraph(parents)
+        refused("causal graph").by(CausalGraph, parents)
     with refused("causal graph", "a -> b -> c -> a", "remove one"):
         CausalGraph({"a": ["c"], "b": ["a"], "c": ["b"]})
-    with refused("name", "7"):
-        CausalGraph(nx.DiGraph({7: [8]}))
+    refused("name", "7").by(CausalGraph, nx.DiGraph({7: [8]}))
 
 
 def test_names_that_no_graph_or_partition_has_are_refused() -> None:
-    with refused("intervention", "'aeg'", "did you mean 'age'?"):
-        MIMIC.affected({"aeg"})
+    refused("intervention", "'aeg'", "did you mean 'age'?").by(MIMIC.affected, {"aeg"})
     with refused("partition, group 'two'", "'sex', which is in 'one' already"):
         Partition({"one": ["age", "sex"], "two": ["sex"]})
     few, many = Partition({"one": ["age", "sex", "race"]}), Partition({"one": [*MIMIC.nodes, "x"]})

@@ -78,17 +78,12 @@ class Block:
         scheduler = FlowMatchEulerDiscreteScheduler(shift=3.0)
         scheduler.set_timesteps(STEPS)
         self.calls = 0
-        self.pipeline.update_components(
-            transformer=self.network, scheduler=scheduler, guider=guider
-        )
+        parts = {"transformer": self.network, "scheduler": scheduler, "guider": guider}
+        self.pipeline.update_components(**parts)
         self.pipeline.set_progress_bar_config(disable=True)
-        return self.pipeline(
-            latents=self.latents,
-            timesteps=scheduler.timesteps,
-            num_inference_steps=STEPS,
-            output="latents",
-            **(self.inputs | changes),
-        )
+        asked = {"latents": self.latents, "timesteps": scheduler.timesteps}
+        asked |= {"num_inference_steps": STEPS, "output": "latents"}
+        return self.pipeline(**asked, **(self.inputs | changes))
 
     def plain(self, weights: dict[str, float]) -> Tensor:
         """The loop written out: the formula, and Euler's steps."""
@@ -115,36 +110,18 @@ class Block:
 
 
 def sd3() -> Block:
-    network = SD3Transformer2DModel(
-        sample_size=8,
-        patch_size=2,
-        in_channels=4,
-        num_layers=1,
-        attention_head_dim=8,
-        num_attention_heads=2,
-        joint_attention_dim=16,
-        caption_projection_dim=16,
-        pooled_projection_dim=12,
-        out_channels=4,
-        pos_embed_max_size=8,
-    )
+    shape = {"sample_size": 8, "patch_size": 2, "in_channels": 4, "num_layers": 1}
+    shape |= {"attention_head_dim": 8, "num_attention_heads": 2, "joint_attention_dim": 16}
+    shape |= {"caption_projection_dim": 16, "pooled_projection_dim": 12, "out_channels": 4}
+    network = SD3Transformer2DModel(**shape, pos_embed_max_size=8)
     fields = {"encoder_hidden_states": TOKENS, "text_embeds": POOLED}
     return Block(StableDiffusion3DenoiseStep(), network, (1, 4, 8, 8), fields)
 
 
 def wan() -> Block:
-    network = WanTransformer3DModel(
-        patch_size=(1, 2, 2),
-        num_attention_heads=2,
-        attention_head_dim=12,
-        in_channels=4,
-        out_channels=4,
-        text_dim=16,
-        freq_dim=16,
-        ffn_dim=32,
-        num_layers=1,
-        rope_max_seq_len=8,
-    )
+    shape = {"num_attention_heads": 2, "attention_head_dim": 12, "in_channels": 4}
+    shape |= {"out_channels": 4, "text_dim": 16, "freq_dim": 16, "ffn_dim": 32, "num_layers": 1}
+    network = WanTransformer3DModel(patch_size=(1, 2, 2), **shape, rope_max_seq_len=8)
     fields = {"encoder_hidden_states": TOKENS}
     return Block(WanDenoiseStep(), network, (1, 4, 1, 8, 8), fields, dtype=torch.float32)
 
@@ -158,9 +135,7 @@ def block(request: pytest.FixtureRequest) -> Block:
     "options", [{}, {"start": 0.25, "stop": 0.75}, {"guidance_rescale": 0.7}, {"enabled": False}]
 )
 @pytest.mark.parametrize("weight", [3.0, 1.0])
-def test_one_group_is_classifier_free_guidance(
-    block: Block, weight: float, options: dict[str, Any]
-) -> None:
+def test_one_group_is_classifier_free_guidance(block, weight, options) -> None:
     stock = block.run(ClassifierFreeGuidance(weight, **options))
     calls = block.calls
     ours = block.run(FactoredGuidance({"all": weight}, **options))
@@ -187,15 +162,11 @@ def test_a_weight_of_0_costs_no_pass(block: Block) -> None:
     assert torch.equal(ours, block.plain({"smiling": 3.0}))
     block.run(FactoredGuidance({"smiling": 1.0}).bind(**block.bound("smiling")))
     assert block.calls == STEPS
-
-
-def test_only_passes_with_a_condition_say_so(block: Block) -> None:
-    guider = FactoredGuidance({"smiling": 3.0, "beard": 2.0})
-    seen = []
+    guider, seen = FactoredGuidance({"smiling": 3.0, "beard": 2.0}), []
     for _ in range(guider.num_conditions):
         guider.prepare_models(block.network)
         seen.append(guider.is_conditional)
-    assert seen == [True, True, False]
+    assert seen == [True, True, False]  # only passes with a condition say so
 
 
 def test_a_guider_is_saved_and_loaded_and_bound_again(block: Block, tmp_path: Path) -> None:
@@ -204,40 +175,24 @@ def test_a_guider_is_saved_and_loaded_and_bound_again(block: Block, tmp_path: Pa
     guider.save_pretrained(tmp_path)
     loaded = FactoredGuidance.from_pretrained(tmp_path)
     assert (loaded.config.weights, loaded.config.start) == (weights, 0.25)
-    with refused("bind", "not saved"):
-        block.run(loaded)
+    refused("bind", "not saved").by(block.run, loaded)
     loaded.bind(**block.bound(*weights))
     assert torch.equal(block.run(loaded), block.run(guider))
 
 
-@pytest.mark.parametrize(
-    ("weights", "options", "subject"),
-    [
-        ({}, {}, "weights"),
-        ({"smiling": float("nan")}, {}, "weights"),
-        ({"pred_uncond": 1.0}, {}, "weights"),
-        (3.0, {}, "weights"),
-        ({"smiling": "3"}, {}, "weights"),
-        ({"smiling": 2.0, "beard": 2.0}, {"guidance_rescale": 0.5}, "guidance_rescale"),
-    ],
-)
-def test_impossible_settings_are_refused(weights: Any, options: Any, subject: str) -> None:
-    with refused(subject):
-        FactoredGuidance(weights, **options)
-
-
-def test_what_would_mix_conditions_is_refused(block: Block) -> None:
+def test_impossible_settings_and_what_would_mix_conditions_are_refused(block: Block) -> None:
     two = {"smiling": 3.0, "beard": 1.0}
+    for wrong in ({}, {"smiling": float("nan")}, {"pred_uncond": 1.0}, 3.0, {"smiling": "3"}):
+        refused("weights").by(FactoredGuidance, wrong)
+    refused("guidance_rescale").by(FactoredGuidance, two, guidance_rescale=0.5)
     tokens = block.bound(*two)["encoder_hidden_states"]
     with refused("bind, encoder_hidden_states", "each group"):
         FactoredGuidance(two).bind(**block.bound("smiling"))
     with refused("bind", "inputs of this block", "prompt_tokens"):
         block.run(FactoredGuidance(two).bind(prompt_tokens=tokens))
-    with refused("bind", "every group"):
-        block.run(FactoredGuidance(two))
+    refused("bind", "every group").by(block.run, FactoredGuidance(two))
     same = {name: block.inputs[name.removeprefix("negative_")] for name in block.inputs}
-    with refused("null condition", "the same"):
-        block.run(FactoredGuidance({"all": 3.0}), **same)
+    refused("null condition", "the same").by(block.run, FactoredGuidance({"all": 3.0}), **same)
 
 
 def test_a_pooled_vector_that_is_not_bound_is_refused() -> None:

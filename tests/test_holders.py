@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import networkx as nx
@@ -22,9 +23,6 @@ COLUMNS: dict[str, list[Any]] = {"smiling": [0, 1], "age": [40.0, 70.5], "hair":
 ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
 
 
-# Graphs -----------------------------------------------------------------------------------------
-
-
 class Holder:
     """As models of dowhy hold their graph."""
 
@@ -37,10 +35,8 @@ def test_a_graph_comes_from_networkx_and_from_what_holds_one() -> None:
     for given in (graph, Holder(graph), Holder(Holder(graph))):
         assert CausalGraph(given) == GRAPH
     graph.add_node("U", observed="no")
-    with refused("causal graph", "observed nodes", "'U'"):
-        CausalGraph(graph)
-    with refused("causal graph", "lists by node"):
-        CausalGraph(nx.Graph(EDGES))
+    refused("causal graph", "observed nodes", "'U'").by(CausalGraph, graph)
+    refused("causal graph", "lists by node").by(CausalGraph, nx.Graph(EDGES))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -51,23 +47,19 @@ def test_a_graph_comes_from_pgmpy_and_dowhy() -> None:
     assert CausalGraph(gcm.StructuralCausalModel(nx.DiGraph(EDGES))) == GRAPH
 
 
-# Tables -----------------------------------------------------------------------------------------
+TABLES = {
+    "pandas": "DataFrame",
+    "polars": "DataFrame",
+    "pyarrow": "table",
+    "datasets": "Dataset.from_dict",
+}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("library", "build"),
-    [
-        ("pandas", lambda pd: pd.DataFrame(COLUMNS | {"more": [1, 2]})),
-        ("polars", lambda pl: pl.DataFrame(COLUMNS | {"more": [1, 2]})),
-        ("pyarrow", lambda pa: pa.table(COLUMNS | {"more": [1, 2]})),
-        ("datasets", lambda hf: hf.Dataset.from_dict(COLUMNS | {"more": [1, 2]})),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_table_comes_from_every_library_of_tables(library: str, build: Any) -> None:
-    table = build(pytest.importorskip(library, reason=f"{library} is not installed"))
-    parsed = SPACE.parse(table)
+@pytest.mark.parametrize("library", TABLES)
+def test_a_table_comes_from_every_library_of_tables(library: str) -> None:
+    there = pytest.importorskip(library, reason=f"{library} is not installed")
+    parsed = SPACE.parse(attrgetter(TABLES[library])(there)(COLUMNS | {"more": [1, 2]}))
     expected = SPACE.parse(COLUMNS)
     assert all(np.array_equal(parsed[name], expected[name]) for name in SPACE.names)
 
@@ -104,9 +96,6 @@ def test_columns_may_be_lists_arrays_or_make_lists_of_themselves() -> None:
     for table in (Lazy(), Plain()):
         assert SPACE.parse(table)["hair"].tolist() == expected["hair"].tolist()
         assert np.array_equal(SPACE.parse(table)["age"], expected["age"])
-
-
-# Rows -------------------------------------------------------------------------------------------
 
 
 class Faces(Dataset[Any]):
@@ -152,9 +141,6 @@ def test_rows_without_an_image_or_an_attribute_are_refused_by_number() -> None:
     picture = torch.zeros(3, SIZE, SIZE)
     with refused("rows, row 1", "'image'", "'age'"):
         read_rows([(picture, ROWS[0]), (picture, {"smiling": 1})], ["smiling", "age"])
-    with refused("rows, row 0", "'image'"):
-        read_rows([ROWS[0]], ["age"])
-    with refused("rows, row 0", "'smiling'"):
-        read_rows([(picture, [1, 2, 3])], ["smiling"])
-    with refused("rows", "a dataset", "int 3"):
-        read_rows(3, ["smiling"])
+    refused("rows, row 0", "'image'").by(read_rows, [ROWS[0]], ["age"])
+    refused("rows, row 0", "'smiling'").by(read_rows, [(picture, [1, 2, 3])], ["smiling"])
+    refused("rows", "a dataset", "int 3").by(read_rows, 3, ["smiling"])

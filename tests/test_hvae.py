@@ -41,51 +41,36 @@ def fix_posterior(network: HVAE, loc: float = 0.0, log_scale: float = 0.0) -> HV
     return network
 
 
-# Shapes
-
-
-@pytest.mark.parametrize(
-    ("name", "millions", "digits", "latents", "blocks"),
-    [
+def test_the_published_networks_have_their_published_sizes() -> None:
+    for name, millions, digits, latents, blocks in (
         ("mimic-192", 7.98, 2, 38, 40),
         ("celeba-64", 30.7, 1, 24, 24),
         ("morphomnist-32", 2.05, 2, 20, 20),
-    ],
-)
-def test_the_published_networks_have_their_published_sizes(
-    name: str, millions: float, digits: int, latents: int, blocks: int
-) -> None:
-    with torch.device("meta"):
-        network = HVAE(CONFIGS[name])
-    count = sum(parameter.numel() for parameter in network.parameters())
-    assert round(count / 1e6, digits) == millions
-    assert (len(network.noise_shapes(1)), len(network.blocks)) == (latents, blocks)
+    ):
+        with torch.device("meta"):
+            network = HVAE(CONFIGS[name])
+        count = sum(parameter.numel() for parameter in network.parameters())
+        assert round(count / 1e6, digits) == millions
+        assert (len(network.noise_shapes(1)), len(network.blocks)) == (latents, blocks)
 
 
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"encoder": "8b2d2,4b1d4"}, "encoder '8b2d2,4b1d4' must have 3 stages"),
-        ({"encoder": "8b2d2,4bd4,1b1"}, "must have 3 stages"),
-        ({"encoder": "8b0d2,4b1d4,1b1"}, "must have 3 stages"),
-        ({"encoder": "16b2d4,4b1d4,1b1"}, "must lead from 8 to 1 pixel"),
-        ({"encoder": "8b2d3,4b1d4,1b1"}, "must lead from 8 to 1 pixel"),
-        ({"encoder": "8b2d2,4b1d2,2b1"}, "must lead from 8 to 1 pixel"),
-        ({"size": 16}, "must lead from 16 to 1 pixel"),
-        ({"widths": (8, 16)}, "must have 2 stages, one for each width"),
-        ({"decoder": "1b2,8b2,4b1"}, "must have the sizes of the encoder, reversed: [8, 4, 1]"),
-        ({"decoder": "1b2,4b1d2,8b2"}, "decoder '1b2,4b1d2,8b2'"),
-        ({"dropped": (5,)}, "dropped (5,) must be among the 5 parents"),
-        ({"dropped": (1,), "prior": "exogenous"}, "an exogenous prior has no attributes"),
-        ({"depth": 3}, "Extra inputs"),
-    ],
-)
-def test_a_network_that_cannot_be_built_is_refused(changes: dict, fragment: str) -> None:
-    with pytest.raises(ValidationError, match=re.escape(fragment)):
-        HVAEConfig(**VAE.model_dump() | changes)
+def test_a_network_that_cannot_be_built_is_refused() -> None:
+    def wrong(fragment: str, **changes: object) -> None:
+        with pytest.raises(ValidationError, match=re.escape(fragment)):
+            HVAEConfig(**VAE.model_dump() | changes)
 
-
-# Gaussians
+    wrong("encoder '8b2d2,4b1d4' must have 3 stages", encoder="8b2d2,4b1d4")
+    for encoder in ("8b2d2,4bd4,1b1", "8b0d2,4b1d4,1b1"):
+        wrong("must have 3 stages", encoder=encoder)
+    for encoder in ("16b2d4,4b1d4,1b1", "8b2d3,4b1d4,1b1", "8b2d2,4b1d2,2b1"):
+        wrong("must lead from 8 to 1 pixel", encoder=encoder)
+    wrong("must lead from 16 to 1 pixel", size=16)
+    wrong("must have 2 stages, one for each width", widths=(8, 16))
+    wrong("must have the sizes of the encoder, reversed: [8, 4, 1]", decoder="1b2,8b2,4b1")
+    wrong("decoder '1b2,4b1d2,8b2'", decoder="1b2,4b1d2,8b2")
+    wrong("dropped (5,) must be among the 5 parents", dropped=(5,))
+    wrong("an exogenous prior has no attributes", dropped=(1,), prior="exogenous")
+    wrong("Extra inputs", depth=3)
 
 
 def test_the_divergence_is_that_of_torch() -> None:
@@ -103,14 +88,14 @@ def test_the_probabilities_of_all_levels_add_up_to_one(loc: float, log_scale: fl
     assert math.isclose(log_probability(x, *pixel).exp().sum().item(), 1, abs_tol=1e-9)
 
 
-@pytest.mark.parametrize(("loc", "scale"), [(0.0, 0.3), (0.9, 0.1), (-0.4, 0.02)])
-def test_the_probability_of_a_level_is_that_of_a_gaussian_around_it(loc, scale) -> None:
+def test_the_probability_of_a_level_is_that_of_a_gaussian_around_it() -> None:
     x = LEVELS.view(-1, 1, 1, 1)
-    pixel = [torch.full_like(x, value) for value in (loc, math.log(scale))]
-    edges = norm.cdf((LEVELS.numpy()[:-1] + 1 / 255 - loc) / scale)
-    exact = torch.tensor([edges[0], *(edges[1:] - edges[:-1]), 1 - edges[-1]])
-    # The distribution function itself is approximated, to within 4e-4.
-    assert (log_probability(x, *pixel).exp().flatten() - exact).abs().max() < 8e-4
+    for loc, scale in ((0.0, 0.3), (0.9, 0.1), (-0.4, 0.02)):
+        pixel = [torch.full_like(x, value) for value in (loc, math.log(scale))]
+        edges = norm.cdf((LEVELS.numpy()[:-1] + 1 / 255 - loc) / scale)
+        exact = torch.tensor([edges[0], *(edges[1:] - edges[:-1]), 1 - edges[-1]])
+        # The distribution function itself is approximated, to within 4e-4.
+        assert (log_probability(x, *pixel).exp().flatten() - exact).abs().max() < 8e-4
 
 
 def test_impossible_pixels_have_a_finite_loss_and_gradient_and_scales_have_a_floor() -> None:
@@ -126,9 +111,6 @@ def test_impossible_pixels_have_a_finite_loss_and_gradient_and_scales_have_a_flo
     assert all(bool(p.grad.isfinite().all()) for p in (loc, log_scale))
 
 
-# Colours
-
-
 def colours(seed: int = 4) -> PixelDistribution:
     generator = torch.Generator().manual_seed(seed)
     loc, log_scale, coupling = torch.randn(3, 2, 3, 4, 4, generator=generator).double()
@@ -136,13 +118,8 @@ def colours(seed: int = 4) -> PixelDistribution:
 
 
 def test_each_channel_is_a_distribution_given_the_channels_before_it() -> None:
-    pixels = PixelDistribution(
-        *(
-            torch.tensor(values).view(1, 3, 1, 1)
-            for values in ([0.1, -0.2, 0.3], [-1.0, -1.2, -0.8])
-        ),
-        coupling=torch.tensor([0.5, -0.7, 0.9]).view(1, 3, 1, 1),
-    )
+    parts = [[0.1, -0.2, 0.3], [-1.0, -1.2, -0.8], [0.5, -0.7, 0.9]]  # the last couples channels
+    pixels = PixelDistribution(*(torch.tensor(part).view(1, 3, 1, 1) for part in parts))
     x = torch.tensor([0.25, -0.5, 0.75]).view(1, 3, 1, 1)
     loc = [0.1, -0.2 + 0.5 * 0.25, 0.3 - 0.7 * 0.25 + 0.9 * -0.5]
     expected = log_probability(x, torch.tensor(loc).view(1, 3, 1, 1), pixels.log_scale)
@@ -172,25 +149,19 @@ def test_the_predicted_image_is_the_likeliest_colour_in_every_channel_given_thos
     torch.testing.assert_close(image, nearest, atol=6e-4, rtol=0)
 
 
-@pytest.mark.parametrize("colour", [True, False])
-def test_an_answer_is_as_far_from_its_prediction_as_the_image_in_standard_deviations(
-    colour: bool,
-) -> None:
+def test_an_answer_is_as_far_from_its_prediction_as_the_image_in_standard_deviations() -> None:
     """This number is the exogenous noise of a pixel, which a counterfactual keeps."""
-    there, back = colours(4), colours(5)
-    if not colour:
-        there, back = (PixelDistribution(p.loc, p.log_scale) for p in (there, back))
+    coloured = colours(4), colours(5)
+    grey = tuple(PixelDistribution(p.loc, p.log_scale) for p in coloured)
     x = pictures(2, size=4).double()
-    answer = transfer_residual(x, there, back)
-    noise, kept = (x - there.image) / there.scale, (answer - back.image) / back.scale
-    torch.testing.assert_close(kept, noise)
-    some = back.image + 0.25 * (answer - back.image)
-    torch.testing.assert_close(transfer_residual(x, there, back, 0.25), some)
-    torch.testing.assert_close(transfer_residual(answer, back, there), x)
-    assert not torch.allclose(answer, x, atol=0.1)
-
-
-# The network
+    for there, back in (coloured, grey):
+        answer = transfer_residual(x, there, back)
+        noise, kept = (x - there.image) / there.scale, (answer - back.image) / back.scale
+        torch.testing.assert_close(kept, noise)
+        some = back.image + 0.25 * (answer - back.image)
+        torch.testing.assert_close(transfer_residual(x, there, back, 0.25), some)
+        torch.testing.assert_close(transfer_residual(answer, back, there), x)
+        assert not torch.allclose(answer, x, atol=0.1)
 
 
 def test_a_new_network_has_the_standard_normal_as_prior() -> None:
@@ -219,15 +190,11 @@ def test_new_weights_that_add_to_features_shrink_with_the_number_of_blocks() -> 
     assert all(not convolution.bias.any() for convolution in convolutions)
 
 
-@pytest.mark.parametrize(
-    ("changes", "sizes"),
-    [
-        ({}, {1, 4, 8}),
-        ({"prior": "exogenous"}, {1, 4, 8}),
-        ({"largest_latent": 4}, {1, 4}),
-        ({"size": 14, "encoder": "14b1d2,7b1d7,1b1", "decoder": "1b1,7b1,14b1"}, {1, 7, 14}),
-    ],
-)
+OTHER = {"size": 14, "encoder": "14b1d2,7b1d7,1b1", "decoder": "1b1,7b1,14b1"}
+SIZES = [({}, {1, 4, 8}), ({"prior": "exogenous"}, {1, 4, 8}), ({"largest_latent": 4}, {1, 4})]
+
+
+@pytest.mark.parametrize(("changes", "sizes"), [*SIZES, (OTHER, {1, 7, 14})])
 def test_latents_follow_their_noise_and_are_decoded_as_they_were_inferred(changes, sizes) -> None:
     network = tiny_vae(**changes)
     images, drawn = pictures(size=network.config.size), noise(network)

@@ -31,8 +31,7 @@ def test_pictures_go_out_as_they_came_in(channels: int, seed: int) -> None:
     assert images.abs().max() <= 1
     assert np.array_equal(np.asarray(to_pictures(images)[1]), pixels)
     assert np.asarray(to_pictures(torch.full((1, 1, 2, 2), 7.0))[0]).max() == 255  # clamped
-    with refused("images", "1 or 3 channels", "got 2"):
-        to_pictures(torch.zeros(1, 2, 4, 4))
+    refused("images", "1 or 3 channels", "got 2").by(to_pictures, torch.zeros(1, 2, 4, 4))
 
 
 def test_numbers_keep_their_precision_and_values_however_they_lie_in_memory() -> None:
@@ -59,39 +58,36 @@ def test_keys_name_images_by_their_pixels_and_those_from_zero_to_one_are_warned_
 GREY = Image.new("L", (4, 4))
 
 
-@pytest.mark.parametrize(
-    ("images", "channels", "subject", "fragment"),
-    [
-        (torch.zeros((1, 3, 4, 4), dtype=torch.uint8), 3, "images", "dtype uint8"),
-        (np.zeros((1, 3, 4, 4), np.uint8), 3, "images", "two things"),
-        (np.zeros((3, 8, 8), np.uint8), 1, "images", "two things"),
-        (np.zeros((2, 8, 8, 8), np.uint8), 1, "images", "1, 3 or 4"),
-        (np.zeros(8, np.uint8), 1, "images", "shape (8,)"),
-        ([Path("face.png"), 3], 3, "images", "a sequence with int"),
-        ([np.zeros((3, 4, 4))], 3, "images", "a sequence with ndarray"),
-        (np.zeros((1, 3, 4, 4), np.int64), 3, "images", "dtype int64"),
-        (np.full((1, 3, 4, 4), 255.0), 3, "images", "from 255 to 255"),
-        (torch.full((1, 3, 4, 4), -1.1), 3, "images", "-1.1"),
-        (torch.full((1, 3, 4, 4), torch.nan), 3, "images", "NaN"),
-        (torch.zeros(3, 4, 4), 3, "images", "(3, 4, 4)"),
-        (torch.zeros(1, 4, 4, 3), 3, "images", "channels first"),
-        (torch.zeros(1, 3, 6, 4), 3, "images", "divisible by 4"),
-        (torch.zeros(0, 3, 4, 4), 3, "images", "at least one image"),
-        ([], 3, "images", "at least one picture"),
-        (GREY, 3, "picture 0", "convert('RGB')"),
-        ([Image.new("RGBA", (4, 4))], 3, "picture 0", "mode RGBA"),
-        ([GREY, Image.new("L", (8, 4))], 1, "images", "one size"),
-        ([GREY, Image.new("I;16", (4, 4))], 1, "picture 1", "float array"),
-        ("face.png", 3, "picture 'face.png'", "FileNotFoundError"),
-        (None, 3, "images", "got None"),
-        (np.array([["a"]]), 3, "images", "numbers"),
-        (torch.zeros(1, 3, 4, 4, device="meta"), 3, "images", "numbers"),
-        (Image.new("L", (4, 6)), 1, "images", "divisible by 4"),
-    ],
-)
-def test_what_is_not_an_image_is_refused(images, channels: int, subject, fragment) -> None:
-    with refused(subject, fragment):
-        read_images(images, channels=channels, stride=4)
+def test_what_is_not_an_image_is_refused() -> None:
+    def wrong(fragment: str, images: Any, subject: str = "images", channels: int = 3) -> None:
+        refused(subject, fragment).by(read_images, images, channels=channels, stride=4)
+
+    shape = (1, 3, 4, 4)
+    wrong("dtype uint8", torch.zeros(shape, dtype=torch.uint8))
+    wrong("two things", np.zeros(shape, np.uint8))
+    wrong("two things", np.zeros((3, 8, 8), np.uint8), channels=1)
+    wrong("1, 3 or 4", np.zeros((2, 8, 8, 8), np.uint8), channels=1)
+    wrong("shape (8,)", np.zeros(8, np.uint8), channels=1)
+    wrong("a sequence with int", [Path("face.png"), 3])
+    wrong("a sequence with ndarray", [np.zeros((3, 4, 4))])
+    wrong("dtype int64", np.zeros(shape, np.int64))
+    wrong("from 255 to 255", np.full(shape, 255.0))
+    wrong("-1.1", torch.full(shape, -1.1))
+    wrong("NaN", torch.full(shape, torch.nan))
+    wrong("(3, 4, 4)", torch.zeros(3, 4, 4))
+    wrong("channels first", torch.zeros(1, 4, 4, 3))
+    wrong("divisible by 4", torch.zeros(1, 3, 6, 4))
+    wrong("divisible by 4", Image.new("L", (4, 6)), channels=1)
+    wrong("at least one image", torch.zeros(0, 3, 4, 4))
+    wrong("at least one picture", [])
+    wrong("convert('RGB')", GREY, "picture 0")
+    wrong("mode RGBA", [Image.new("RGBA", (4, 4))], "picture 0")
+    wrong("one size", [GREY, Image.new("L", (8, 4))], channels=1)
+    wrong("float array", [GREY, Image.new("I;16", (4, 4))], "picture 1", 1)
+    wrong("FileNotFoundError", "face.png", "picture 'face.png'")
+    wrong("got None", None)
+    for numbers in (np.array([["a"]]), torch.zeros(shape, device="meta")):
+        wrong("numbers", numbers)
 
 
 def read(path: Path, wanted: Pixels) -> Any:
@@ -179,30 +175,27 @@ def test_dicom_is_shown_through_its_window_and_bright_is_dense(tmp_path: Path) -
     assert "one grey image" in read(colour, Pixels(8, 1))
 
 
-@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
-def test_a_pixel_without_a_number_is_refused_and_no_option_advised(
-    tmp_path: Path, broken: float
-) -> None:
+def test_a_pixel_without_a_number_is_refused_and_no_option_advised(tmp_path: Path) -> None:
     values = np.arange(64, dtype=np.float32).reshape(8, 8)
     window = {"WindowCenter": 32, "WindowWidth": 32}
     for options in ({}, window):
         assert read(dicom(tmp_path, values, **options), Pixels(8, 1)).max() == 255
-    values[3, 4] = broken
-    path = saved(tmp_path, Image.fromarray(values), "x.tiff")
-    said = [read(path, Pixels(8, 1, intensity)) for intensity in ("full", "minmax")]
     far = np.full((8, 8), 1e308)  # whose range has no number
     far[0] *= -1
-    for pixels, options in ((values, {}), (values, window), (far, {})):
-        said.append(read(dicom(tmp_path, pixels, **options), Pixels(8, 1)))
+    said = [read(dicom(tmp_path, far), Pixels(8, 1))]
+    for values[3, 4] in (np.nan, np.inf, -np.inf):
+        path = saved(tmp_path, Image.fromarray(values), "x.tiff")
+        said += [read(path, Pixels(8, 1, intensity)) for intensity in ("full", "minmax")]
+        said += [read(dicom(tmp_path, values, **o), Pixels(8, 1)) for o in ({}, window)]
     assert all("NaN or infinite" in text and "minmax" not in text for text in said)
 
 
-@pytest.mark.parametrize("name", ["x.gif", "x.tiff", "x.webp", "x.png"])
-def test_of_several_frames_the_first_is_read_and_it_is_said(tmp_path: Path, name: str) -> None:
+def test_of_several_frames_the_first_is_read_and_it_is_said(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("white", "black")]
-    several = saved(tmp_path, frames[0], name, save_all=True, append_images=frames[1:])
-    (found,) = read_all([Source(several)], Pixels(8, 3))
-    assert found.several_frames
-    assert found.pixels.min() > 250
-    (found,) = read_all([Source(saved(tmp_path, frames[0], name))], Pixels(8, 3))
-    assert not found.several_frames
+    for name in ("x.gif", "x.tiff", "x.webp", "x.png"):
+        several = saved(tmp_path, frames[0], name, save_all=True, append_images=frames[1:])
+        (found,) = read_all([Source(several)], Pixels(8, 3))
+        assert found.several_frames
+        assert found.pixels.min() > 250
+        (found,) = read_all([Source(saved(tmp_path, frames[0], name))], Pixels(8, 3))
+        assert not found.several_frames

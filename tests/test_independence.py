@@ -189,8 +189,7 @@ def test_a_run_with_the_term_differs_and_logs_both_losses(finished: Path, tmp_pa
     entries = [e for e in log_of(out) if "validation_without_independence" in e]
     assert [e["step"] for e in entries] == [6, 12]
     assert all(e["validation_loss"] >= e["validation_without_independence"] for e in entries)
-    with refused(str(out), "model.independence: 0.7", "model.independence: 0.0"):
-        train(tiny(), out)
+    refused(str(out), "model.independence: 0.7", "model.independence: 0.0").by(train, tiny(), out)
 
 
 @pytest.mark.parametrize(

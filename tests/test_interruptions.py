@@ -14,8 +14,7 @@ import pytest
 import torch
 
 import fcfg
-from fcfg.training import TrainingStopped, train
-from fcfg.training.config import TrainingConfig
+from fcfg.training import TrainingConfig, TrainingStopped, train
 from fcfg.training.workspace import Workspace
 from kills import kill_when_told, printed_elsewhere
 from runs import MODELS, Recorder, largest_file, log_of, same, tiny

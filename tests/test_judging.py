@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.diffusion.networks import Judge, JudgeConfig
-from fcfg.judge import AttributeJudge
-from fcfg.support.images import to_pictures
+from fcfg import AttributeJudge, AttributeSpace, Binary, Judge, JudgeConfig, to_pictures
+from fcfg.causal import Categorical, Continuous
 from refusal import refused
 
 HAIRS, AGES = Categorical("hair", ["dark", "fair", "red"]), Continuous("age", 20, 80)
@@ -49,9 +47,6 @@ def table(count: int) -> dict[str, np.ndarray]:
     columns = {"smiling": rng.integers(0, 2, count), "hair": rng.integers(0, 3, count)}
     columns |= {"age": rng.uniform(20, 80, count), "male": rng.integers(0, 2, count)}
     return SPACE.parse(columns)
-
-
-# The loss
 
 
 def test_the_loss_is_cross_entropies_and_squared_errors_summed_over_the_heads() -> None:
@@ -108,9 +103,6 @@ def test_what_the_judge_expects_is_where_its_loss_is_least() -> None:
         assert not slope[:, CURVE:].any()
 
 
-# Reading
-
-
 def test_outputs_are_read_by_the_kind_of_their_attribute_and_factors_in_their_units() -> None:
     logits = [-2.0, 0.5, 1.5, -1.0, 0.5, 0.3, 2.0, -1.0]
     reading = always(logits).read(pictures(2))
@@ -135,9 +127,8 @@ def test_outputs_are_read_by_the_kind_of_their_attribute_and_factors_in_their_un
 def test_whatever_is_read_is_legal(tenths: list[int], outputs: list[float]) -> None:
     """Rounding included: -89.7 + (2.9 - -89.7) is more than 2.9."""
     low, high = (number / 10 for number in tenths)
-    space = AttributeSpace(
-        [Binary("a"), Categorical("b", ["x", "y", "z"]), Continuous("c", low, high)]
-    )
+    kinds = Binary("a"), Categorical("b", ["x", "y", "z"]), Continuous("c", low, high)
+    space = AttributeSpace(kinds)
     reading = always(outputs, space, None).read(pictures(1))
     parsed, scale = space.parse(reading.attributes), (outputs[4] + 1) / 2
     expected = min(max(low + (high - low) * scale, low), high)  # beyond its range, its end
@@ -157,8 +148,7 @@ def test_the_size_of_batches_does_not_matter() -> None:
             columns = getattr(other, kind)
             for name, column in getattr(readings[0], kind).items():
                 np.testing.assert_allclose(columns[name], column, rtol=1e-4, atol=1e-5)
-    with refused("batch_size", "256 is the default"):
-        made.read(pictures(), batch_size=0)
+    refused("batch_size", "256 is the default").by(made.read, pictures(), batch_size=0)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -183,8 +173,7 @@ def test_pictures_are_read_as_their_pixels() -> None:
         for name, column in made.read(images).scores.items():
             np.testing.assert_allclose(column, expected.scores[name])
     assert made.read(drawn[0]).scores["hair"].shape == (1, 3)
-    with refused("picture 0", "mode L", "mode RGB"):
-        made.read(Image.new("RGB", (8, 8)))
+    refused("picture 0", "mode L", "mode RGB").by(made.read, Image.new("RGB", (8, 8)))
 
 
 def test_what_is_no_judge_is_refused() -> None:
@@ -193,8 +182,7 @@ def test_what_is_no_judge_is_refused() -> None:
             AttributeJudge(Judge(JudgeConfig(outputs=outputs, width=4)), SPACE, FACTORS)
     broken = judge()  # one made in Python: those of files are refused when they are loaded
     broken.network.head.bias.data[0] = torch.nan
-    with refused("judge", "finite numbers", "NaN or infinity in 'outputs'"):
-        broken.read(torch.zeros(2, 1, 8, 8))
+    refused("judge", "NaN or infinity in 'outputs'").by(broken.read, torch.zeros(2, 1, 8, 8))
 
 
 def test_a_judge_learns_to_read() -> None:

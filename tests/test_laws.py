@@ -84,9 +84,8 @@ def test_parts_are_the_whole_and_an_abduction_serves_every_question(model: AnyMo
 
 
 def test_an_abduction_that_is_kept_gives_the_same_answer_and_others_are_made_again(model) -> None:
-    plan = model.plan(
-        ["smiling"], **few_steps(model), anchor=False if model.traits.steps else None
-    )
+    anchor = False if model.traits.steps else None
+    plan = model.plan(["smiling"], **few_steps(model), anchor=anchor)
     pair = answer(model, plan=plan)
     there = pair.abduction
     factual = Factual(there.images, there.attributes, there.keys)
@@ -96,9 +95,7 @@ def test_an_abduction_that_is_kept_gives_the_same_answer_and_others_are_made_aga
         assert torch.equal(model.predict(again, pair.action, plan).images, pair.images)
 
 
-def test_a_folder_holds_the_model_and_is_written_in_one_way(
-    model: AnyModel, folder: Path, tmp_path: Path
-) -> None:
+def test_a_folder_holds_the_model_and_is_written_in_one_way(model, folder, tmp_path) -> None:
     wanted = answer(model).images
     for load in (fcfg.load, type(model).load, fcfg.CounterfactualModel.load):
         again = load(folder)
@@ -108,11 +105,10 @@ def test_a_folder_holds_the_model_and_is_written_in_one_way(
         assert not again.image_model.training
         assert torch.equal(answer(again).images, wanted)
     again.save(tmp_path / "again")
+    again.folder = tmp_path / "again"
     fcfg.save(model, tmp_path / "half", "float16")
-    contents = [
-        {p.name: p.read_bytes() for p in f.iterdir()} for f in (folder, tmp_path / "again")
-    ]
-    assert contents[0] == contents[1]
+    one, two = ({p.name: p.read_bytes() for p in f.iterdir()} for f in (folder, again.folder))
+    assert one == two
     assert (answer(fcfg.load(tmp_path / "half")).images - wanted).abs().max() < 0.05
     next(again.image_model.parameters()).data += 0.5
     assert not torch.equal(answer(again).images, wanted)
@@ -120,30 +116,23 @@ def test_a_folder_holds_the_model_and_is_written_in_one_way(
 
 def test_what_a_model_cannot_answer_is_refused(model: AnyModel) -> None:
     table = dict(FACES.attributes)
-    with refused("intervention", "'smilng'", "smiling"):
-        answer(model, {"smilng": 1})
+    refused("intervention", "'smilng'", "smiling").by(answer, model, {"smilng": 1})
     with refused("attributes", "5 values"):
         model.counterfactual(FACES.images, {name: [0] for name in table}, FLIP)
-    with refused("images", "3"):
-        model.counterfactual(FACES.images[:, :1], table, FLIP)
+    refused("images", "3").by(model.counterfactual, FACES.images[:, :1], table, FLIP)
     with refused("guidance" if model.traits.steps else "setting", "parse"):
         model.plan(["smiling"], "no setting")
-    with refused("pair", "the result of model.counterfactual"):
-        model.reverse(FACES.images)
+    refused("pair", "the result of model.counterfactual").by(model.reverse, FACES.images)
     action = model.act(table, FLIP)
-    with refused("abduction"):
-        model.predict(FACES.images, action)
-    with refused("nothing"):
-        model.parse_setting("nothing:1")
+    refused("abduction").by(model.predict, FACES.images, action)
+    refused("nothing").by(model.parse_setting, "nothing:1")
 
 
 def sampled(model: AnyModel) -> list[str]:
     return ["--sampling", "ddim uniform 2"] if model.traits.steps else []
 
 
-def test_generate_makes_pictures(
-    model: AnyModel, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_generate_makes_pictures(model: AnyModel, folder: Path, tmp_path, capsys) -> None:
     Image.new("RGB", (SIZE, SIZE), (200, 120, 40)).save(tmp_path / "face.png")
     words = ["generate", str(folder), str(tmp_path / "face.png"), "--do", "smiling=flip"]
     words += ["--reverse", "--out", str(tmp_path / "out"), *sampled(model)]
@@ -169,10 +158,8 @@ def test_evaluate_asks_the_model_for_its_settings_and_report_shows_them(
     assert not result.missing
     asked_of = {guidance for do, guidance in result.header["questions"] if do == "male"}
     assert repr(model.plan(["male"]).setting) in asked_of
-    assert asked_of >= {
-        repr(model.parse_setting(text))
-        for text in (model.traits.compared or {}).get("guidance", ())
-    }
+    for text in (model.traits.compared or {}).get("guidance", ()):
+        assert repr(model.parse_setting(text)) in asked_of
     assert main(["report", out, "--out", str(tmp_path / "page")]) == 0
     assert (tmp_path / "page/report.html").exists()
     capsys.readouterr()
@@ -185,9 +172,7 @@ def test_evaluate_asks_the_model_for_its_settings_and_report_shows_them(
         assert "evaluate 'baselines'" in capsys.readouterr().err
 
 
-def test_calibrate_and_diagnose_are_about_guidance(
-    model: AnyModel, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_calibrate_and_diagnose_are_about_guidance(model, folder, tmp_path, capsys) -> None:
     out = ["--out", str(tmp_path / "out")]
     few = ["--images", "24", "--weights", "1,2", "--sampling", "ddim uniform 2", "--device", "cpu"]
     words = ["calibrate", str(folder), *few, *out, "--cache", str(tmp_path / "cache")]

@@ -21,8 +21,7 @@ from fcfg.datasets.folder import FolderData
 from fcfg.evaluation import choose_subset
 from fcfg.evaluation.subset import draw_targets
 from fcfg.generation import generate
-from fcfg.training import train
-from fcfg.training.config import TrainingConfig
+from fcfg.training import TrainingConfig, train
 from refusal import refused
 from runs import TINY
 
@@ -66,11 +65,9 @@ def examples(model: CounterfactualPipeline, folder: Path) -> Examples:
 
 def test_a_number_that_could_be_a_level_or_its_position_is_refused() -> None:
     for values in ([1, 2, 3], 3, [3.0], np.array([0, 1]), torch.tensor([1])):
-        with refused("attribute 'digit'", "strings among '1', '2', '3', '4'", "or its position"):
-            DIGIT.parse(values)
+        refused("attribute 'digit'", "strings among '1', '2', '3', '4'").by(DIGIT.parse, values)
     for levels in (["1", "0"], ["0", "2", "4"], ["0", "1.5"], ["low", "3"]):  # one is enough
-        with refused("attribute 'x'", "or its position"):
-            Categorical("x", levels).parse([0])
+        refused("attribute 'x'", "or its position").by(Categorical("x", levels).parse, [0])
     for levels in (["0", "1", "2"], ["dark", "fair", "grey"]):  # it cannot be another level
         attribute = Categorical("x", levels)
         assert attribute.labels(attribute.parse([2, 0])) == [levels[2], levels[0]]
@@ -87,10 +84,8 @@ def test_columns_stay_columns_through_slices_and_arithmetic() -> None:
     ):
         assert DIGIT.labels(DIGIT.parse(made)) == list(names)
     for lost in (codes == 0, np.concatenate([codes, codes]), pickle.loads(pickle.dumps(codes))):
-        with refused("attribute 'digit'", "or its position"):
-            DIGIT.parse(lost)
-    with refused("attribute 'digit'", "code 0 to 3", "4.0 in row 0"):
-        DIGIT.parse(codes + 1)
+        refused("attribute 'digit'", "or its position").by(DIGIT.parse, lost)
+    refused("attribute 'digit'", "code 0 to 3", "4.0 in row 0").by(DIGIT.parse, codes + 1)
     with refused("attribute 'digit'", "codes of the levels '1', '2'", "of 'a', 'b'"):
         DIGIT.parse(Categorical("letter", ["a", "b"]).parse(["a"]))
 

@@ -257,12 +257,7 @@ def test_signs_and_units(bootstrap) -> None:
     assert (flipped.value, flipped.low, flipped.high) == pytest.approx(
         (-100 * estimate.value, -100 * estimate.high, -100 * estimate.low)
     )
-    assert json.loads(json.dumps(nothing.to_json())) == {
-        "value": 0,
-        "low": 0,
-        "high": 0,
-        "n": N,
-    }
+    assert json.loads(json.dumps(nothing.to_json())) == {"value": 0, "low": 0, "high": 0, "n": N}
 
 
 def test_a_ratio_is_one_of_sums_not_a_mean_of_ratios(bootstrap) -> None:

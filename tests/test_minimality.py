@@ -7,7 +7,6 @@ import io
 import json
 import math
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,9 @@ from evaluations import (
 from fcfg.datasets import portraits
 from fcfg.evaluation import Result, read_results, summarise
 from fcfg.guidance import Guidance
-from fcfg.metrics import fifths, image_mae, mean, minimality
-from fcfg.metrics.intervals import Bootstrap
+from fcfg.metrics import Bootstrap, fifths, image_mae, mean, minimality
 from fcfg.reports import compare, write_report
-from refusal import all_refused, refused
+from refusal import refused
 
 DOS = ("male", "male+young")  # both values of male are among the first six images
 ANCHORED = f"{CFG};anchor=true"
@@ -59,9 +57,6 @@ def reference(x: np.ndarray, y: np.ndarray, own: list[Any], wanted: list[Any]) -
             score = 0.8 * math.exp(nearer / wished) + 0.2 * math.exp(farther / alike)
             found.append(math.log(score))
     return found
-
-
-# The metric -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [7, 300])  # within one batch of comparisons, and in several
@@ -107,17 +102,10 @@ def test_fifths_hold_equally_many() -> None:
 
 def test_features_without_minimality_are_refused() -> None:
     x, own, wanted = np.zeros((3, 2)), [0, 1, 0], [1, 0, 1]
-    all_refused(
-        "minimality",
-        partial(minimality, np.zeros(3), x, own, wanted),
-        partial(minimality, x, x[:2], own, wanted),
-        partial(minimality, x, x, own[:2], wanted),
-        partial(minimality, x, x, own, [[1], [0], [1]]),
-        partial(minimality, x * np.nan, x, own, wanted),
-    )
-
-
-# In a run ---------------------------------------------------------------------------------------
+    for first in (np.zeros(3), x * np.nan):
+        refused("minimality").by(minimality, first, x, own, wanted)
+    for rest in ((x[:2], own, wanted), (x, own[:2], wanted), (x, own, [[1], [0], [1]])):
+        refused("minimality").by(minimality, x, *rest)
 
 
 @pytest.fixture(scope="module")
@@ -217,9 +205,7 @@ def test_values_of_all_kinds_have_groups(tmp_path: Path) -> None:
     assert any(value is not None for value in result.minimality["hair", "none"]["values"])
 
 
-def test_what_is_computed_from_features_comes_again_if_it_is_missing(
-    cycled: Result, tmp_path: Path
-) -> None:
+def test_what_is_computed_from_features_comes_again_if_it_is_missing(cycled, tmp_path) -> None:
     """As where the features of a shard came later; without them there is none."""
     assert cycled.folder is not None
     for name in ("kept", "lost"):
@@ -241,16 +227,12 @@ def test_what_is_computed_from_features_comes_again_if_it_is_missing(
     assert all(cell.whole("minimality") is None for cell in summarise(lost).cells.values())
 
 
-@pytest.mark.parametrize("values", [[0.5] * 5, [*[0.5] * 5, 1.1], [*[0.5] * 5, "0.5"], None])
-def test_impossible_minimality_is_refused(values: Any, cycled: Result, tmp_path: Path) -> None:
-    entry = cycled.minimality["male", CFG] | {"values": values}
-    lines = [cycled.header, *cycled.real.values(), entry]
-    (tmp_path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with refused("values"):
-        read_results(tmp_path)
-
-
-# In tables and reports --------------------------------------------------------------------------
+def test_impossible_minimality_is_refused(cycled: Result, tmp_path: Path) -> None:
+    for values in ([0.5] * 5, [*[0.5] * 5, 1.1], [*[0.5] * 5, "0.5"], None):
+        entry = cycled.minimality["male", CFG] | {"values": values}
+        lines = [cycled.header, *cycled.real.values(), entry]
+        (tmp_path / "results.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+        refused("values").by(read_results, tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,10 @@ from scipy import ndimage
 from torch import Tensor
 
 from evaluations import asked, evaluation
-from fcfg.causal.attributes import AttributeSpace, Binary
+from fcfg import AttributeSpace, Binary
 from fcfg.evaluation import Evaluators, choose_subset, find_evaluators
-from fcfg.metrics.strokes import (
-    SCALE,
-    distance_to_background,
-    enlarge,
-    medial_axis,
-    stroke_intensity,
-    stroke_thickness,
-)
+from fcfg.metrics import stroke_intensity, stroke_thickness
+from fcfg.metrics.strokes import SCALE, distance_to_background, enlarge, medial_axis
 from fcfg.reports import compare, write_report
 from fcfg.support.images import images_from_bytes
 from refusal import refused
@@ -59,35 +53,24 @@ def test_the_seed_and_the_fraction_choose_the_validation_images(tmp_path: Path) 
     assert [len(more.split(split)) for split in ("train", "val", "test")] == [30, 10, 6]
 
 
-@pytest.mark.parametrize(
-    ("changes", "fragment"),
-    [
-        ({"x_train": np.zeros((10, 28, 28))}, "x_train of float64 (10, 28, 28)"),
-        ({"x_test": np.zeros((6, 32, 32), np.uint8)}, "x_test of uint8 (6, 32, 32)"),
-        ({"x_test": None}, "x_test"),
-        ({"y_test": None}, "y_test"),
-        ({"thickness_test": np.ones(5)}, "thickness_test of float64 (5,)"),
-        ({"y_train": np.array([{}] * 10)}, "allow_pickle"),
-    ],
-)
-def test_another_file_is_refused_in_one_line(tmp_path: Path, changes, fragment: str) -> None:
-    config = morphomnist(tmp_path, **changes)
-    with refused("morphomnist.npz", "28 by 28 bytes", fragment, "get it from"):
-        config.listing(space_of(config))
-
-
-def test_broken_bytes_and_unknown_attributes_are_refused(tmp_path: Path) -> None:
+def test_another_file_broken_bytes_and_unknown_attributes_are_refused(tmp_path: Path) -> None:
+    for name, array, fragment in (
+        ("x_train", np.zeros((10, 28, 28)), "x_train of float64 (10, 28, 28)"),
+        ("x_test", np.zeros((6, 32, 32), np.uint8), "x_test of uint8 (6, 32, 32)"),
+        *(("x_test", None, "x_test"), ("y_test", None, "y_test")),
+        ("thickness_test", np.ones(5), "thickness_test of float64 (5,)"),
+        ("y_train", np.array([{}] * 10), "allow_pickle"),
+    ):
+        config = morphomnist(tmp_path, **{name: array})
+        refused("morphomnist.npz", "28 by 28 bytes", fragment).by(config.listing, space_of(config))
     config, path = morphomnist(tmp_path), tmp_path / "morphomnist.npz"
-    with refused("morphomnist.npz", "'slant'"):
-        config.listing(AttributeSpace([Binary("slant")]))
+    refused("morphomnist.npz", "'slant'").by(config.listing, AttributeSpace([Binary("slant")]))
     data = bytearray(path.read_bytes())
     data[1000] ^= 255  # a pixel of the first array, which is not compressed
     path.write_bytes(data)
-    with refused("morphomnist.npz", "CRC"):
-        config.load(space_of(config))
+    refused("morphomnist.npz", "CRC").by(config.load, space_of(config))
     path.write_bytes(b"no archive")
-    with refused("morphomnist.npz", "allow_pickle"):
-        config.listing(space_of(config))
+    refused("morphomnist.npz", "allow_pickle").by(config.listing, space_of(config))
 
 
 # Measurements ------------------------------------------------------------------------------------

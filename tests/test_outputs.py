@@ -30,10 +30,8 @@ def test_our_own_files_are_replaced_and_nobody_elses(tmp_path: Path) -> None:
         with refused(f"out {out}", "'page.html', 'figures/bar.svg'", "--overwrite"):
             other.write(FILES)
     (out / "page.html").write_bytes(b"corrected by hand")
-    with refused(f"out {out}", "'page.html'"):
-        ours(out).check(FILES)
-    with refused(f"out {out}", "'page.html'"):
-        ours(out).write(FILES | {"more.txt": b""})
+    refused(f"out {out}", "'page.html'").by(ours(out).check, FILES)
+    refused(f"out {out}", "'page.html'").by(ours(out).write, FILES | {"more.txt": b""})
     assert not (out / "more.txt").exists()  # refused before the first file
     ours(out, subject="another run", overwrite=True).write(FILES)
     ours(out, subject="another run").write(FILES)
@@ -48,8 +46,7 @@ def test_whatever_was_there_before_is_a_strangers(tmp_path: Path) -> None:
     (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
     (tmp_path / "folder").mkdir()
     for name in names:
-        with refused(f"out {tmp_path}", f"'{name}'"):
-            ours(tmp_path).write({name: b"two"})
+        refused(f"out {tmp_path}", f"'{name}'").by(ours(tmp_path).write, {name: b"two"})
     with refused(f"out {tmp_path}", "'table-0.csv', 'table-1.csv', 'link' and 2 more"):
         ours(tmp_path).write(dict.fromkeys(names, b""))
     assert {(tmp_path / name).read_text() for name in (*names[:2], "elsewhere")} == {"mine"}
@@ -60,8 +57,7 @@ def test_whatever_was_there_before_is_a_strangers(tmp_path: Path) -> None:
 def test_a_list_that_is_none_makes_no_file_ours(tmp_path: Path, text: str) -> None:
     ours(tmp_path).write({"a": b"one"})
     (tmp_path / LIST).write_text(text)
-    with refused(f"out {tmp_path}", "'a'"):
-        ours(tmp_path).write({"a": b"one"})
+    refused(f"out {tmp_path}", "'a'").by(ours(tmp_path).write, {"a": b"one"})
 
 
 @pytest.mark.parametrize("renames", range(4))  # the list, two files, the list
@@ -79,8 +75,7 @@ def test_whenever_writing_is_killed_it_can_be_done_again(tmp_path: Path, renames
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
-        with refused(f"out {out}", "a folder that can be written", "the file"):
-            ours(out).check(())
+        refused(f"out {out}", "a folder that can be written", "the file").by(ours(out).check, ())
     with refused("out /proc/nothing/here", "a folder that can be written"):
         make_folder(Path("/proc/nothing/here"))
 
@@ -121,7 +116,6 @@ def test_a_check_of_data_spares_the_files_of_others(tmp_path: Path, capsys) -> N
 
 
 def test_a_bench_does_not_replace_a_file(tmp_path: Path, capsys) -> None:
-    (tmp_path / "bench.csv").write_text("mine")
-    said = refusal(capsys, "bench", "--out", tmp_path / "bench.csv", "--device", "cpu")
-    assert "--overwrite" in said
-    assert "the file" in refusal(capsys, "bench", "--out", tmp_path / "bench.csv" / "x.csv")
+    (mine := tmp_path / "bench.csv").write_text("mine")
+    for out, said in ((mine, "--overwrite"), (mine / "x.csv", "the file")):
+        assert said in refusal(capsys, "bench", "--out", out, "--device", "cpu")

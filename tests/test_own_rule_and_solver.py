@@ -78,10 +78,8 @@ def registered() -> Iterator[None]:
 
 def answer(guidance: Guidance = CFG_3, sampling: SamplingConfig | str | int = 3) -> torch.Tensor:
     images = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
-    pair = tiny_pipeline().counterfactual(
-        images, ATTRIBUTES, {"age": 90}, guidance=guidance, sampling=sampling
-    )
-    return pair.trajectory.x
+    how: dict[str, Any] = {"guidance": guidance, "sampling": sampling}
+    return tiny_pipeline().counterfactual(images, ATTRIBUTES, {"age": 90}, **how).trajectory.x
 
 
 def test_a_rule_is_passed_to_the_pipeline_as_an_object() -> None:
@@ -99,8 +97,7 @@ def test_a_registered_rule_has_a_text_form_for_all_its_options() -> None:
     assert Guidance.parse(repr(guidance)) == guidance
     assert Guidance.parse("late:3;sign=false") == Guidance.of(Late(sign=False), 3.0)
     assert guidance.replace(power=2).rule == Late(power=2.0)
-    with refused("guidance option sign", "true or false"):
-        Guidance.parse("late:3;sign=2")
+    refused("guidance option sign", "true or false").by(Guidance.parse, "late:3;sign=2")
     with refused("guidance late", "'power', 'sign'", "did you mean 'power'?"):
         Guidance.parse("late:3;powr=2")
 
@@ -119,8 +116,7 @@ def test_a_registered_solver_has_a_text_form() -> None:
     config = SamplingConfig.parse("damped:0.5 uniform 3")
     assert str(config) == "damped:0.5 uniform 3"
     assert torch.equal(answer(sampling=str(config)), answer(sampling=config))
-    with refused("solver 'damped:x'", "a number", "'x'"):
-        as_solver("damped:x")
+    refused("solver 'damped:x'", "a number", "'x'").by(as_solver, "damped:x")
 
 
 def test_rule_and_solver_go_through_evaluation_and_report(tmp_path: Path) -> None:
@@ -169,37 +165,28 @@ def with_fields(base: type, **defaults: Any) -> type[Any]:
 
 
 def test_names_and_options_that_have_no_text_form_are_refused() -> None:
-    with refused("guidance 'late:3'", "'contrast'"):  # not registered
-        Guidance.parse("late:3")
-    with refused("solver", "'ddim'", "'damped'"):
-        as_solver("damped")
+    refused("guidance 'late:3'", "'contrast'").by(Guidance.parse, "late:3")
+    refused("solver", "'ddim'", "'damped'").by(as_solver, "damped")
     for name in ("cfg", "fcfg", "fapg", "none", "fnone", "My Rule", "", 3):
-        with refused("rule Other", "a name"):
-            register_rule(named(Late, name))
+        refused("rule Other", "a name").by(register_rule, named(Late, name))
     for name in ("ddim", "My Solver", "", 3, None):
-        with refused("solver Other", "a name"):
-            register_solver(named(Damped, name))
+        refused("solver Other", "a name").by(register_solver, named(Damped, name))
     with registering():
         assert register_rule(Late) is Late
         assert register_solver(Damped) is Damped
-        with refused("rule Other", "'flate'"):
-            register_rule(named(Late, "flate"))
-    with refused("rule Plain", "a frozen dataclass"):
-        register_rule(Plain)
-    with refused("rule Other", "'mode', 'start'"):
-        register_rule(with_fields(Late, start=0.0, mode="soft"))
-    for fields in ({"power": 1.0}, {"factor": "half"}):
-        with refused("solver Other", "at most 1, have numbers as defaults"):
-            register_solver(with_fields(Damped, **fields))
-    with refused("solver Other", "at most 1, have numbers as defaults"):
-        register_solver(named(Damped, "plain"))
+        refused("rule Other", "'flate'").by(register_rule, named(Late, "flate"))
+    refused("rule Plain", "a frozen dataclass").by(register_rule, Plain)
+    odd = with_fields(Late, start=0.0, mode="soft")
+    refused("rule Other", "'mode', 'start'").by(register_rule, odd)
+    more, half = (with_fields(Damped, **x) for x in ({"power": 1.0}, {"factor": "half"}))
+    for solver in (more, half, named(Damped, "plain")):
+        refused("solver Other", "at most 1, have numbers as").by(register_solver, solver)
     assert set(RULES) == {"cfg", "cfg++", "apg", "contrast"}
     assert set(SOLVERS) == {"ddim", "fixed-point", "dpm-2m", "heun", "bdia"}
 
 
 def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:
-    with refused("guidance", "a rule"):
-        Guidance.of("cfg", 3.0)
+    refused("guidance", "a rule").by(Guidance.of, "cfg", 3.0)
     for values, weights in (([3.0], {"affected": 2.0}), ([], {})):
         with refused("guidance late", "one weight, or a weight for every group"):
             Guidance.of(Late(), *values, **weights)

@@ -29,10 +29,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 def imported_by(statement: str) -> set[str]:
     """Top-level packages in a fresh interpreter after a statement."""
     code = f"import sys; {statement}; print(*{{name.split('.')[0] for name in sys.modules}})"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    return set(result.stdout.split())
+    words = [sys.executable, "-c", code]
+    return set(subprocess.run(words, capture_output=True, text=True, check=True).stdout.split())
 
 
 TYPED = {"torch", "pydantic", "zuko", "safetensors", "PIL", "jaxtyping"}
@@ -42,17 +40,12 @@ CAUSAL = (
 )
 
 
-@pytest.mark.parametrize(
-    ("statement", "heavy"),
-    [
-        ("import fcfg", TYPED | {"numpy", "networkx"}),
-        (CAUSAL, TYPED),
-        ("import fcfg; [getattr(fcfg, name) for name in fcfg.__all__]", {"zuko"}),
-    ],
-)
-def test_nothing_heavy_is_imported_before_it_is_used(statement: str, heavy: set[str]) -> None:
+def test_nothing_heavy_is_imported_before_it_is_used() -> None:
     """A causal question needs no torch, and zuko only who builds a flow."""
-    assert not imported_by(statement) & heavy
+    assert not imported_by("import fcfg") & (TYPED | {"numpy", "networkx"})
+    assert not imported_by(CAUSAL) & TYPED
+    every = "import fcfg; [getattr(fcfg, name) for name in fcfg.__all__]"
+    assert "zuko" not in imported_by(every)
 
 
 def test_a_mistake_in_a_configuration_is_found_without_torch() -> None:
@@ -62,10 +55,7 @@ def test_a_mistake_in_a_configuration_is_found_without_torch() -> None:
     loaded = imported_by(code)
     assert "pydantic" in loaded
     assert not loaded & {"torch", "zuko", "accelerate"}
-
-
-def test_the_words_of_a_schedule_are_those_of_the_diffusion() -> None:
-    fields = Schedule.model_fields
+    fields = Schedule.model_fields  # whose words are those of the diffusion, without importing it
     assert fields["kind"].annotation == schedule.Kind
     assert fields["parameterisation"].annotation == schedule.Parameterisation
 
@@ -136,13 +126,10 @@ def test_the_code_of_every_page_runs_and_prints_what_it_says(tmp_path: Path) -> 
     assert len(list(folders["docs/howto.md"].glob("*.png"))) == 3
 
 
-def test_the_readme_begins_with_the_code_of_the_front_page() -> None:
+def test_the_readme_is_short_and_opens_with_a_picture_and_the_code_of_the_front_page() -> None:
     front = statements("docs/index.md")
     assert front
     assert statements("README.md")[: len(front)] == front
-
-
-def test_the_readme_is_short_and_opens_with_a_picture() -> None:
     page = (ROOT / "README.md").read_text()
     assert list(check_house.long_readme(ROOT)) == []
     picture = re.search(r"!\[[^]]+\]\(([^)]+)\)", page)
@@ -225,9 +212,7 @@ SHORTER = {
 }
 
 
-def test_the_way_from_a_folder_to_a_report_can_be_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_way_from_a_folder_to_a_report_can_be_gone(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     told = commands("docs/own-data.md")
     assert set(commands("README.md")) <= set(told)
@@ -263,12 +248,6 @@ def test_the_readme_of_the_wheel_leads_to_the_repository(tmp_path: Path) -> None
     assert all(link.startswith(("https://", "#")) for link in links), links
 
 
-def test_the_version_is_the_same_everywhere() -> None:
-    citation = (ROOT / "CITATION.cff").read_text()
-    assert f"version: {fcfg.__version__}\n" in citation
-    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
-
-
 def pins(file: str) -> dict[str, str]:
     lines = (ROOT / file).read_text().splitlines()
     return dict(line.split("==") for line in lines if line and not line.startswith("#"))
@@ -286,17 +265,15 @@ def test_every_dependency_has_a_reason_and_its_lower_bound_is_tested() -> None:
             assert lowest[name].startswith(bound)
 
 
-@pytest.mark.parametrize("target", ["demo", "studio", "setup", "test", "lint", "docs"])
-def test_only_development_installs_what_developers_need(target: str, tmp_path: Path) -> None:
-    words = ["make", "--dry-run", target, f"VENV={tmp_path}", "TORCH_INDEX=https://a.b/cpu"]
-    plan = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert f"torch=={pins('constraints.txt')['torch']} --index-url https://a.b/cpu\n" in plan
-    extra = "app" if target in ("demo", "studio") else "dev"
-    assert f"/constraints.txt -e ./models -e '.[{extra}]'\n" in plan
-    assert plan.count(" -e '") == 1
-
-
-def test_development_has_the_packages_of_every_extra() -> None:
+def test_only_development_installs_what_developers_need(tmp_path: Path) -> None:
+    """The packages of every extra."""
+    for target in ("demo", "studio", "setup", "test", "lint", "docs"):
+        words = ["make", "--dry-run", target, f"VENV={tmp_path}", "TORCH_INDEX=https://a.b/cpu"]
+        plan = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        assert f"torch=={pins('constraints.txt')['torch']} --index-url https://a.b/cpu\n" in plan
+        extra = "app" if target in ("demo", "studio") else "dev"
+        assert f"/constraints.txt -e ./models -e '.[{extra}]'\n" in plan
+        assert plan.count(" -e '") == 1
     extras = PYPROJECT["project"]["optional-dependencies"]
     names = {each.partition(">=")[0] for requirements in extras.values() for each in requirements}
     assert names == {*extras["dev"], "fcfg-models"}  # which lies beside the package in a clone
@@ -310,6 +287,8 @@ def test_a_wheel_has_every_file_of_its_package_and_nothing_else(
     backend = pytest.importorskip("hatchling.build", reason="hatchling comes with the dev extra")
     monkeypatch.chdir(home)
     wheel = zipfile.ZipFile(tmp_path / backend.build_wheel(str(tmp_path))).namelist()
+    assert f"version: {fcfg.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
     about = f"{name}-{fcfg.__version__}.dist-info"
     files = [file for file in (home / "src").rglob("*") if file.is_file()]
     ours = {str(f.relative_to(home / "src")) for f in files if "__pycache__" not in f.parts}

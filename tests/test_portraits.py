@@ -131,15 +131,12 @@ def test_every_factor_of_a_person_shows() -> None:
 
 def test_illegal_questions_are_refused() -> None:
     for name, value in {"n": 0, "seed": -1, "size": 4, "variant": "portrait"}.items():
-        with refused(f"portraits, {name}"):
-            portraits.sample(**{"n": 1, name: value})
+        refused(f"portraits, {name}").by(portraits.sample, **{"n": 1, name: value})
     record = portraits.sample(3, size=8, variant="portraits-causal")
     for name, value in {"smiling": 2, "sex": [0, 1], "age": "flip"}.items():
-        with refused(f"intervention on '{name}'"):
-            portraits.counterfactual(record, {name: value})
+        refused(f"intervention on '{name}'").by(portraits.counterfactual, record, {name: value})
     for do in ({"hat": 1}, ["smiling"]):
-        with refused("intervention"):
-            portraits.counterfactual(record, do)
+        refused("intervention").by(portraits.counterfactual, record, do)
 
 
 def test_faces_are_drawn_as_ever() -> None:

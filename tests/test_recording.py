@@ -19,10 +19,8 @@ from torch import Tensor, nn
 from awake import FCFG, Counting, ask, awake_model, distance, without_the_compiler
 from awake import pytestmark as pytestmark
 from evaluations import SIZE
+from fcfg import Counterfactual, CounterfactualPipeline, Guidance
 from fcfg.datasets import portraits
-from fcfg.guidance import Guidance
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
-from fcfg.pipeline.records import Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, cuda_graphs, prepare_denoiser
 from fcfg.sampling import StepRecord, as_solver
 from graphs import make_up_graphs
@@ -180,11 +178,8 @@ def test_recorded_steps_of_a_compiled_network(recorded, precision: str) -> None:
     pipeline = recorded(awake_model(), precision, compile=True, batch_size=6)
     with without_the_compiler():
         found = [ask(pipeline, 2, sampling=f"ddim uniform {steps}") for steps in (3, 4)]
-    wanted = [
-        ask(recorded(awake_model(), precision), 2, sampling=f"ddim uniform {steps}")
-        for steps in (3, 4)
-    ]
-    for one, other in zip(found, wanted, strict=True):
+    for one, steps in zip(found, (3, 4), strict=True):
+        other = ask(recorded(awake_model(), precision), 2, sampling=f"ddim uniform {steps}")
         assert distance(one, other) < (1e-5 if precision == "float32" else 0.03)
 
 

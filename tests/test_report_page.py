@@ -36,9 +36,7 @@ def browser() -> Iterator[Reader]:
 @pytest.mark.parametrize("which", ["page", "comparison"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_page_is_whole_on_every_screen(
-    browser: Reader, width: int, scheme: str, which: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_page_is_whole_on_every_screen(browser, width, scheme, which, request) -> None:
     page: Path = request.getfixturevalue(which)
     browser.look(width, 844, scheme)
     browser.open(page)

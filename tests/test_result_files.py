@@ -36,11 +36,11 @@ def lines_of(file: Path) -> list[Any]:
 
 def unsealed(file: Path, lines: Iterable[Any]) -> Path:
     """Written without digests, as if by hand."""
-    bare = [
-        {k: v for k, v in line.items() if k != "check"} if isinstance(line, dict) else line
-        for line in lines
-    ]
-    file.write_text("".join(json.dumps(line) + "\n" for line in bare), encoding="utf-8")
+
+    def bare(line: Any) -> Any:
+        return {k: v for k, v in line.items() if k != "check"} if hasattr(line, "keys") else line
+
+    file.write_text("".join(json.dumps(bare(line)) + "\n" for line in lines), "utf-8")
     return file
 
 
@@ -83,27 +83,24 @@ LINES: dict[str, tuple[Callable[[list[JSON]], list[Any]], str]] = {
 def test_lines_that_do_not_belong_are_refused(run: Path, tmp_path: Path) -> None:
     for edit, subject in LINES.values():
         file = unsealed(tmp_path / "run.jsonl", edit(lines_of(run)))
-        all_refused(subject, partial(read_results, file))
+        refused(subject).by(read_results, file)
 
 
 LONG = "a title that says much " * 5
 
 
-@pytest.mark.parametrize(
-    ("key", "edit", "fragments"),
-    [
-        ("model", lambda model: model | {"digest": 2}, ("(model.digest: 1)", "(model.digest: 2)")),
-        ("images", lambda names: [*names[:1], "new"], ('(images.1: "s', '(images.1: "new")')),
-        ("images", lambda names: names[:1], ("(length of images: 2)", "(length of images: 1)")),
-        ("title", lambda title: title[:-3] + "new", ("(title: ...", "much old", "much new")),
-    ],
-    ids=["a part", "an item", "fewer items", "the end of a text"],
-)
-def test_another_run_is_told_by_where_it_differs(run, tmp_path, key: str, edit, fragments) -> None:
+def test_another_run_is_told_by_where_it_differs(run, tmp_path) -> None:
+    """A part, an item, fewer items, or the end of a text."""
     about = {"title": f"{LONG}old", "model": {"name": "m", "about": LONG, "digest": 1}}
     first = lines_of(run)[0] | about
-    with refused("results", *fragments):
-        read_results(unsealed(tmp_path / "run.jsonl", [first, first | {key: edit(first[key])}]))
+    for change, *fragments in (
+        ({"model": first["model"] | {"digest": 2}}, "(model.digest: 1)", "(model.digest: 2)"),
+        ({"images": [*first["images"][:1], "new"]}, '(images.1: "s', '(images.1: "new")'),
+        ({"images": first["images"][:1]}, "(length of images: 2)", "(length of images: 1)"),
+        ({"title": f"{LONG}new"}, "(title: ...", "much old", "much new"),
+    ):
+        file = unsealed(tmp_path / "run.jsonl", [first, first | change])
+        refused("results", *fragments).by(read_results, file)
 
 
 TRUTH = ("mae", "missed", "changed", "factors", "target")
@@ -147,8 +144,9 @@ def test_numbers_that_cannot_be_are_refused(run: Path, tmp_path: Path) -> None:
         line = lines[number - 1]
         line[key] = line[key] | {part: value} if part else value
         file = unsealed(tmp_path / "run.jsonl", lines)
-        subject = f"line {number}" if case == "infinity" else f"line {number}, {key}"
-        all_refused(subject, partial(read_results, file))
+        refused(f"line {number}" if case == "infinity" else f"line {number}, {key}").by(
+            read_results, file
+        )
     lines = lines_of(run)
     lines[1]["unrelated"] = 0.3
     assert len(read_results(unsealed(tmp_path / "legal.jsonl", lines)).real) == 2
@@ -169,25 +167,21 @@ def test_a_line_that_was_changed_is_noticed(tmp_path: Path) -> None:
         changed = lines[number].replace(old, new)
         assert changed != lines[number], number
         file.write_text("".join(changed if line is lines[number] else line for line in lines))
-        with refused(f"{file}, line ", "has a digest", "something else", "from a copy"):
-            read_results(tmp_path)
+        refused(f"{file}, line ", "has a digest", "something else").by(read_results, tmp_path)
     bare = unsealed(file, map(json.loads, lines)).read_text().splitlines(keepends=True)
     assert len(read_results(tmp_path).rows) == 4
     file.write_text(lines[0] + "".join(bare[1:]))
-    with refused(f"{file}, line 2", "a line without one"):
-        read_results(tmp_path)
+    refused(f"{file}, line 2", "a line without one").by(read_results, tmp_path)
     spaced = [json.dumps(json.loads(line), separators=(",", ":")) + "\n" for line in lines]
     file.write_text("".join(spaced))  # as other programs write JSON
     assert len(read_results(tmp_path).rows) == 4
 
 
-@pytest.mark.parametrize(
-    "line", ["[" * 100_000, '{"kind": ' + '{"a": ' * 100_000, "1" * 5_000, '{"kind": NaN}']
-)
-def test_lines_that_no_reader_should_follow_are_refused(run, tmp_path: Path, line: str) -> None:
-    (tmp_path / "run.jsonl").write_text(run.read_text() + line + "\n")
-    with refused("run.jsonl, line 9", "a JSON object"):
-        read_results(tmp_path)
+def test_lines_that_no_reader_should_follow_are_refused(run, tmp_path: Path) -> None:
+    deep = '{"kind": ' + '{"a": ' * 100_000
+    for line in ("[" * 100_000, deep, "1" * 5_000, '{"kind": NaN}'):
+        (tmp_path / "run.jsonl").write_text(run.read_text() + line + "\n")
+        refused("run.jsonl, line 9", "a JSON object").by(read_results, tmp_path)
 
 
 BOMBS = {
@@ -214,8 +208,7 @@ def test_a_small_file_that_unpacks_to_much_is_refused_in_little_memory(
     assert file.stat().st_size < 2**22
     tracemalloc.start()
     try:
-        with refused(f"result file {file}", fragment):
-            read_results(file)
+        refused(f"result file {file}", fragment).by(read_results, file)
         assert tracemalloc.get_traced_memory()[1] < 150 * 2**20  # of 200 MiB
     finally:
         tracemalloc.stop()
@@ -225,8 +218,7 @@ def test_a_file_longer_than_any_run_is_refused(run: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(files_module, "MOST", run.stat().st_size)
     read_results(run)
     monkeypatch.setattr(files_module, "MOST", run.stat().st_size - 1)
-    with refused(f"result file {run}", "GiB in all", "got more"):
-        read_results(run)
+    refused(f"result file {run}", "GiB in all", "got more").by(read_results, run)
 
 
 def test_what_is_no_result_file_is_refused(run: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -41,9 +40,7 @@ def trained(shared: Callable[..., Path]) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("kind", "at"), [("semantic", ("diffusion", 7)), ("hvae", ("finetuning", 2))]
 )
-def test_a_run_that_was_stopped_ends_like_one_that_was_not(
-    trained: dict[str, Path], tmp_path: Path, kind: str, at: tuple[str, int]
-) -> None:
+def test_a_run_that_was_stopped_ends_like_one_that_was_not(trained, tmp_path, kind, at) -> None:
     """With optimiser and multiplier, too; test_interruptions.py has kills."""
     config, (part, step) = tiny(kind), at
     stopper = Recorder(at, lambda: signal.raise_signal(signal.SIGINT))
@@ -57,9 +54,7 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
-def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(
-    trained: dict[str, Path],
-) -> None:
+def test_fine_tuning_starts_from_the_vae_and_keeps_its_multiplier_legal(trained) -> None:
     workspace = Workspace(trained["hvae"], tiny("hvae"))
     tensors = workspace.checkpoints("finetuning").read(4).tensors
     assert tensors["weights.multiplier"] >= 0
@@ -101,17 +96,13 @@ def test_the_multiplier_rises_above_the_bound_and_never_falls_below_zero(
     assert multiplier > 0.2 if above else multiplier == 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "part", "changed"),
-    [
-        ("hvae", "hvae", {"beta": 7.0}),
-        ("hvae", "finetuning", {"finetuning": {**FINETUNING, "targets": "hard"}}),
-        ("semantic", "diffusion", {"kl_weight": 7.0}),
-    ],
-)
-def test_what_a_configuration_says_of_a_loss_is_trained(
-    trained: dict[str, Path], tmp_path: Path, kind: str, part: str, changed: dict[str, Any]
-) -> None:
+HARD = {"finetuning": {**FINETUNING, "targets": "hard"}}
+LOSSES = [("hvae", {"beta": 7.0}), ("finetuning", HARD), ("diffusion", {"kl_weight": 7.0})]
+
+
+@pytest.mark.parametrize(("part", "changed"), LOSSES)
+def test_what_a_configuration_says_of_a_loss_is_trained(trained, tmp_path, part, changed) -> None:
+    kind = "semantic" if part == "diffusion" else "hvae"
     before = "scm", "judge", "hvae"
     for name in before[: before.index(part)] if part in before else before:
         state = trained[kind] / "training/state" / name
@@ -126,13 +117,10 @@ def test_what_a_configuration_says_of_a_loss_is_trained(
 
 
 def test_fine_tuning_needs_what_it_tunes_and_the_judge_that_reads(tmp_path: Path) -> None:
-    with refused("part finetuning", "to be trained", "no judge"):
-        train(tiny("hvae"), tmp_path, "finetuning")
+    refused("part finetuning", "to be trained").by(train, tiny("hvae"), tmp_path, "finetuning")
     train(tiny("hvae"), tmp_path, "judge")
-    with refused("part finetuning", "no hvae"):
-        train(tiny("hvae"), tmp_path, "finetuning")
-    with refused("part", "'hvae'", "'diffusion'"):
-        train(tiny("hvae"), tmp_path, "diffusion")
+    refused("part finetuning", "no hvae").by(train, tiny("hvae"), tmp_path, "finetuning")
+    refused("part", "'hvae'", "'diffusion'").by(train, tiny("hvae"), tmp_path, "diffusion")
 
 
 def test_a_step_with_a_huge_gradient_is_not_taken_and_not_for_ever(tmp_path: Path) -> None:
@@ -155,28 +143,22 @@ def test_a_step_with_a_huge_gradient_is_not_taken_and_not_for_ever(tmp_path: Pat
 # Configuration
 
 
-@pytest.mark.parametrize(
-    ("kind", "changed", "fragment"),
-    [
+def test_what_another_kind_has_is_refused() -> None:
+    for kind, changed, fragment in (
         ("diffusion", {"finetuning": FINETUNING}, "'finetuning'"),
         ("semantic", {"p_group": 0.1}, "'p_group'"),
         ("hvae", {"schedule": {"kind": "cosine"}}, "'schedule'"),
         ("hvae", {"widths": [8, 8]}, "must have 2 stages"),
         ("hvae", {"dropped": ["smilng"]}, "model.dropped"),
-    ],
-)
-def test_what_another_kind_has_is_refused(kind: str, changed: Any, fragment: str) -> None:
-    with pytest.raises(fcfg.InputError, match=fragment):
-        tiny(kind, model=changed)
+    ):
+        with pytest.raises(fcfg.InputError, match=fragment):
+            tiny(kind, model=changed)
 
 
-def test_hidden_attributes_are_named_and_become_numbers() -> None:
+def test_hidden_attributes_become_numbers_and_fine_tuning_a_part_where_it_is_configured() -> None:
     config = read_config("hvae-digits")
     dropped = config.model.shape(config.inputs).dropped
     assert dropped == tuple(range(2, 12))  # the digit, behind two single numbers
-
-
-def test_fine_tuning_is_a_part_where_it_is_configured() -> None:
     for name, parts in (("hvae-digits", ["hvae"]), ("hvae-soft-digits", ["hvae", "finetuning"])):
         assert [part.name for part in read_config(name).model.parts] == parts
 
@@ -190,33 +172,22 @@ def test_a_configuration_can_extend_a_preset(tmp_path: Path) -> None:
     assert config.model == base.model.model_copy(update={"steps": 7})
     assert config.data == read_config("portraits").data
     path.write_text("extends: portrait\n")
-    with refused("extends", "'portraits'", "'portrait'"):
-        read_config(str(path))
+    refused("extends", "'portraits'", "'portrait'").by(read_config, str(path))
 
 
 def test_a_vae_can_be_described_without_training_it() -> None:
     config = tiny("hvae")
     description, network = describe(config), config.model.build(config.inputs)
     assert description.parameters == sum(p.numel() for p in network.parameters())
-    assert description.embedder_parameters == 0
-    assert description.steps == 6
-    assert description.flops > 0
-    assert description.activation_bytes > 0
+    assert (description.embedder_parameters, description.steps) == (0, 6)
+    assert min(description.flops, description.activation_bytes) > 0
     assert "embedder" not in description.lines()[0]
 
 
 # Questions
 
 
-def test_baselines_without_a_model_are_those_of_a_diffusion_model() -> None:
-    assert find_experiment("portraits/baselines").guidance == (
-        *("none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2"),
-    )
-
-
-def test_the_default_is_asked_with_its_own_sampling(
-    trained: dict[str, Path], tmp_path: Path, capsys
-) -> None:
+def test_the_default_is_asked_with_its_own_sampling(trained, tmp_path, capsys) -> None:
     model = fcfg.load("portraits")
     experiment = find_experiment("portraits/default", model=model)
     assert experiment.sampling == str(model.plan(["male"]).sampling)
@@ -225,6 +196,8 @@ def test_the_default_is_asked_with_its_own_sampling(
     asked_of = [question for question in experiment.questions if question[1] != "none"]
     assert asked_of == list(own.items())
     assert find_experiment("default", graph=model.graph, model=model).questions
+    usual = ("none", "cfg:3.0", "fcfg:affected=3.0,invariant=1.2")  # without a model
+    assert find_experiment("portraits/baselines").guidance == usual
     words = ["evaluate", str(trained["hvae"]), "default", "--show"]
     assert main(words) == 0
     assert "- temperature:0.1" in capsys.readouterr().out
@@ -232,8 +205,7 @@ def test_the_default_is_asked_with_its_own_sampling(
 
 def test_a_judge_of_other_attributes_is_refused() -> None:
     pipeline, other = tiny_model(), tiny_model("portraits-causal")
-    with refused("judge", "the attributes of the model", "'age'"):
-        find_evaluators(pipeline, judge=other.judge)
+    refused("judge", "'age'").by(find_evaluators, pipeline, judge=other.judge)
     subset = choose_subset(pipeline, asked())
     own = find_evaluators(pipeline).read(subset.images)
     lent = find_evaluators(pipeline, judge=tiny_model().judge).read(subset.images)

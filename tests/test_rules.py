@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fcfg.diffusion.prediction import Step
-from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.diffusion import NoiseSchedule, Step
 from fcfg.guidance import APG, CFG, CFGPlusPlus
 from fcfg.guidance.apg import project
 from fcfg.sampling import steps_along
@@ -117,9 +116,7 @@ def test_apg_keeps_one_unshortened_momentum_a_group(s: int, raw: bool) -> None:
 
 
 @given(st.floats(-0.9, 0.9), st.integers(1, 20), st.floats(-2, 2))
-def test_the_momentum_of_apg_does_not_depend_on_the_grid(
-    momentum: float, length: int, before: float
-) -> None:
+def test_the_momentum_of_apg_does_not_depend_on_the_grid(momentum, length, before) -> None:
     """One long step leaves what its unit steps leave, where the difference stays as it is."""
     x, null, groups = draw(1)
     rule, weight = APG(momentum=momentum), torch.ones(1).double()

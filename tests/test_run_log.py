@@ -136,9 +136,7 @@ DIFFUSION, READING, DRAWING = "diffusion", "reading images", "drawing portraits"
         ([(0, DRAWING, n, 3) for n in (0, 3)], ["drawing portraits: 3 of 3"]),
     ],
 )
-def test_elsewhere_lines_come_now_and_then_and_at_the_end(
-    monkeypatch, events: list[Event], lines: list[str]
-) -> None:
+def test_elsewhere_lines_come_now_and_then_and_at_the_end(monkeypatch, events, lines) -> None:
     bar, screen = reporter(terminal=False)
     clock, path = 100.0, "runs/[bold]/[/x]/:smile:/" + "long/" * 50
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock)

@@ -12,20 +12,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcfg.diffusion.prediction import ConditionalPredictor
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import Guidance
+from fcfg import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Guidance, Heun, NoiseSchedule
+from fcfg.diffusion import ConditionalPredictor
 from fcfg.sampling import (
     ANCHORED,
-    BDIA,
-    DDIM,
     DRAWN_NOISE,
     GRIDS,
     PRESETS,
     SOLVERS,
-    DPMSolver2M,
-    FixedPointDDIM,
-    Heun,
     SamplingConfig,
     Steps,
     Trajectory,
@@ -54,13 +48,10 @@ def plan(*times: int) -> Steps:
     st.sampled_from(GRIDS),
     st.sampled_from([1.0, 0.8, 0.25]),
 )
-def test_grids_are_distinct_and_reach_both_ends(
-    steps: int, whole: int, levels: str, kind: str, share: float
-) -> None:
+def test_grids_are_distinct_and_reach_both_ends(steps, whole, levels, kind, share) -> None:
     schedule, last, grid = NoiseSchedule(levels, whole), round(share * whole), f"{kind}:{share}"
     if steps > last:
-        with refused("steps", f"1 to {last}", str(steps)):
-            time_grid(schedule, steps, grid)
+        refused("steps", f"1 to {last}", str(steps)).by(time_grid, schedule, steps, grid)
         return
     times = time_grid(schedule, steps, grid)
     assert all(type(time) is int for time in times)
@@ -70,24 +61,18 @@ def test_grids_are_distinct_and_reach_both_ends(
         assert np.ptp(np.diff(times)) <= 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "even"),
-    [
-        ("quadratic", lambda t, r: t**0.5),
-        ("log-snr", lambda t, r: np.log(r)),
-        ("karras", lambda t, r: r ** (1 / 7)),
-        ("karras:0.8", lambda t, r: r ** (1 / 7)),
-    ],
-)
-def test_other_grids_are_even_in_what_they_say(kind: str, even) -> None:
+def test_other_grids_are_even_in_what_they_say() -> None:
     """As even as whole times allow: each lies nearest to where it should."""
     schedule = NoiseSchedule(steps=100_000)
-    times = torch.tensor(time_grid(schedule, 12, kind)[1:])
-    along = even(times.numpy(), (schedule.noise(times) / schedule.signal(times)).numpy())
-    along = (along - along[0]) / (along[-1] - along[0])
-    assert times[0] == 1 or kind == "quadratic"
-    assert np.abs(along - np.linspace(0, 1, 12)).max() < 0.005
-    assert np.abs(np.diff(times)).max() > 2 * np.abs(np.diff(times)).min()
+    for kind in ("quadratic", "log-snr", "karras", "karras:0.8"):
+        times = torch.tensor(time_grid(schedule, 12, kind)[1:])
+        t, ratio = times.numpy(), (schedule.noise(times) / schedule.signal(times)).numpy()
+        own = {"quadratic": t**0.5, "log-snr": np.log(ratio)}
+        along = own.get(kind, ratio ** (1 / 7))
+        along = (along - along[0]) / (along[-1] - along[0])
+        assert times[0] == 1 or kind == "quadratic"
+        assert np.abs(along - np.linspace(0, 1, 12)).max() < 0.005
+        assert np.abs(np.diff(times)).max() > 2 * np.abs(np.diff(times)).min()
 
 
 WRONG = {
@@ -124,9 +109,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("subject", WRONG)
-def test_what_means_nothing_is_refused(subject: str) -> None:
-    all_refused(subject, *WRONG[subject])
+def test_what_means_nothing_is_refused() -> None:
+    for subject, calls in WRONG.items():
+        all_refused(subject, *calls)
 
 
 def test_refinement_inverts_every_single_step_exactly() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -9,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.causal.graph import CausalGraph
+from fcfg import Binary, Categorical, CausalGraph, StructuralCausalModel
+from fcfg.causal import AttributeSpace, Continuous
 from fcfg.causal.mechanisms import gumbel_posterior
-from fcfg.causal.scm import StructuralCausalModel
-from refusal import all_refused, refused
+from refusal import refused
 
 # sex, age -> volume (continuous); age -> finding (binary); age, finding -> hair (categorical)
 HAIR, AGE = Categorical("hair", ["dark", "fair", "grey"]), Continuous("age", 20, 80)
@@ -116,9 +113,8 @@ def test_abduction_returns_the_observed_class_in_every_one_of_100000_draws() -> 
         rows = torch.tensor(logits, dtype=torch.float64).repeat(100_000, 1)
         for observed in range(len(logits)):
             k = torch.full((100_000,), observed)
-            uniform = torch.rand(
-                100_000, len(logits) + 1, generator=generator, dtype=torch.float64
-            )
+            shape = (100_000, len(logits) + 1)
+            uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
             most = 1 - 2**-53  # the largest a generator gives
             uniform[0], uniform[1], uniform[2], uniform[3, 0] = 0, most, most, 0
             noise = gumbel_posterior(rows, k, uniform)
@@ -229,8 +225,7 @@ def test_an_interrupted_fit_is_no_fit() -> None:
     with pytest.raises(KeyboardInterrupt):
         scm.fit(table, steps=3, on_step=interrupt)
     assert set(scm.fitted_parents) == {"finding"}
-    with refused("mechanism of 'hair'", "got none", "fit"):
-        scm.abduct(table, ["hair"])
+    refused("mechanism of 'hair'", "got none", "fit").by(scm.abduct, table, ["hair"])
     assert (scm.act(table, {"volume": 3.0}, scm.abduct(table, nodes=[]))["volume"] == 3).all()
     scm.fit(table, steps=2)
     noise = scm.abduct(table)
@@ -242,24 +237,18 @@ def test_an_interrupted_fit_is_no_fit() -> None:
 def test_illegal_input_is_refused(fitted) -> None:
     few, scm = population(5), StructuralCausalModel(SPACE, GRAPH)
     targets = {"age": (81, float("nan"), [30, 40]), "hair": ("blond",), "sex": (lambda x: x + 1,)}
-    wrong = {
-        f"intervention on '{name}'": [partial(ask, fitted, few, {name: v}) for v in values]
-        for name, values in targets.items()
-    } | {
-        "causal graph": [lambda: StructuralCausalModel(SPACE, CausalGraph({"sex": []}))],
-        "keys": [
-            partial(fitted.abduct, few, keys=keys)
-            for keys in ([1, 2], "abcde", [0.1] * 5, [None] * 5, [True] * 5)
-        ],
-        "seed": [partial(fitted.abduct, few, seed=seed) for seed in (None, 1.5, "a")],
-        "attributes": [partial(fitted.abduct, few, nodes=["hat"])],
-        "noise": [partial(fitted.act, few, {"age": 30}, {})],
-        "intervention": [partial(fitted.act, few, do, {}) for do in (["age"], {"hat": 1})],
-        "fit": [
-            partial(scm.fit, few, **options)
-            for options in ({"steps": 0}, {"batch_size": 0}, {"learning_rate": 1e6})
-        ],
-        "attribute 'finding'": [partial(scm.fit, few | {"finding": [1] * 5})],
-    }
-    for subject, calls in wrong.items():
-        all_refused(subject, *calls)
+    for name, values in targets.items():
+        for value in values:
+            refused(f"intervention on '{name}'").by(ask, fitted, few, {name: value})
+    for keys in ([1, 2], "abcde", [0.1] * 5, [None] * 5, [True] * 5):
+        refused("keys").by(fitted.abduct, few, keys=keys)
+    for seed in (None, 1.5, "a"):
+        refused("seed").by(fitted.abduct, few, seed=seed)
+    for do in (["age"], {"hat": 1}):
+        refused("intervention").by(fitted.act, few, do, {})
+    for option, value in {"steps": 0, "batch_size": 0, "learning_rate": 1e6}.items():
+        refused("fit").by(scm.fit, few, **{option: value})
+    refused("causal graph").by(StructuralCausalModel, SPACE, CausalGraph({"sex": []}))
+    refused("attributes").by(fitted.abduct, few, nodes=["hat"])
+    refused("noise").by(fitted.act, few, {"age": 30}, {})
+    refused("attribute 'finding'").by(scm.fit, few | {"finding": [1] * 5})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,11 +13,9 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
-from fcfg.causal.attributes import AttributeSpace, Binary
+from fcfg import AttributeSpace, Binary, Guidance, NoiseSchedule
 from fcfg.diagnosis import diagnose
-from fcfg.diffusion.denoiser import Corruption
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import Guidance
+from fcfg.diffusion import Corruption
 from fcfg.model import Factual
 from fcfg.rivals.sadcg import (
     SemanticConfig,
@@ -50,9 +49,6 @@ def drawn(keep: Tensor = SECOND_DROPPED) -> Corruption:
 def noised(corruption: Corruption) -> Tensor:
     alpha = DENOISER.schedule.alpha[corruption.t].view(-1, 1, 1, 1)
     return alpha.sqrt() * IMAGES + (1 - alpha).sqrt() * corruption.noise
-
-
-# Networks
 
 
 @pytest.mark.parametrize(("attributes", "millions"), [(3, 72.56), (7, 72.62)])
@@ -105,23 +101,17 @@ def test_a_network_in_bf16_stays_in_it_and_near_the_exact_one() -> None:
     assert (rough - exact).abs().mean() < 0.05 * exact.abs().mean()
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
+def test_shapes_that_cannot_be_computed_are_refused() -> None:
+    for changes, told in (
         ({"latent": 7}, "no room for attributes"),
         ({"head_channels": 8}, "head_channels must be at least 16"),
         ({"encoder_multipliers": (1, 2, 2, 2, 2)}, "size 8 is not divisible by 16"),
         ({"encoder_multipliers": ()}, "at least one level"),
         ({"encoder_multipliers": (1, 2, 2, 2)}, "too few to be normalised"),
         ({"attention": (2,)}, "attention"),
-    ],
-)
-def test_shapes_that_cannot_be_computed_are_refused(changes, told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
-        SemanticConfig(**(SEMANTIC.model_dump() | changes))
-
-
-# Denoiser
+    ):
+        with pytest.raises(ValidationError, match=told):
+            SemanticConfig(**(SEMANTIC.model_dump() | changes))
 
 
 def test_the_loss_is_the_squared_error_of_an_image_and_the_divergence() -> None:
@@ -189,17 +179,13 @@ def test_what_masks_single_attributes_or_does_not_fit_is_refused() -> None:
         ("images", "floating", lambda: unchecked(DENOISER, IMAGES.byte(), VALUES, drawn())),
         ("denoiser of SA-DCG", "one config", lambda: SemanticDenoiser(*parts, other)),
     ):
-        with refused(subject, fragment):
-            call()
+        refused(subject, fragment).by(call)
 
 
 def test_images_add_nothing_to_the_conditions_of_other_denoisers() -> None:
     denoiser = mixture_pipeline().denoiser
     alone = denoiser.condition(TABLE)
     assert torch.equal(denoiser.condition(TABLE, denoiser.semantics(IMAGES)), alone)
-
-
-# Pipeline
 
 
 def test_an_abduction_keeps_the_semantics_and_a_prediction_uses_them() -> None:
@@ -225,24 +211,19 @@ def test_an_abduction_keeps_the_semantics_and_a_prediction_uses_them() -> None:
 @pytest.mark.parametrize("text", ["contrast:1.5", "apg:2", "cfg:2;stop=0.6"])
 def test_anchored_predictions_give_the_image_back_under_its_own_attributes(text: str) -> None:
     states: list[Tensor] = []
-    pair = PIPELINE.counterfactual(
-        IMAGES,
-        TABLE,
-        {"male": TABLE["male"]},
-        guidance=Guidance.parse(text).replace(anchor=True),
-        sampling=SAMPLING,
-        on_step=lambda record: states.append(record.trajectory.x),
-    )
+    how: dict[str, Any] = {"guidance": Guidance.parse(text).replace(anchor=True)}
+    how["on_step"] = lambda record: states.append(record.trajectory.x)
+    same = {"male": TABLE["male"]}
+    pair = PIPELINE.counterfactual(IMAGES, TABLE, same, sampling=SAMPLING, **how)
     torch.testing.assert_close(states[-1], IMAGES, atol=1e-9, rtol=0)
     assert torch.equal(pair.images, IMAGES)
 
 
 def test_weight_one_is_the_plain_model_and_weight_zero_the_null_vector() -> None:
     abduction = PIPELINE.abduct(IMAGES, TABLE, sampling=SAMPLING)
+    to = [PIPELINE.act(TABLE, {"male": male}) for male in (0, 1)]
     plain, one, zero, again = (
-        PIPELINE.predict(
-            abduction, PIPELINE.act(TABLE, {"male": male}), Guidance.parse(text)
-        ).trajectory.x
+        PIPELINE.predict(abduction, to[male], Guidance.parse(text)).trajectory.x
         for text, male in (("none", 1), ("cfg:1", 1), ("cfg:0", 1), ("cfg:0", 0))
     )
     assert torch.equal(plain, one)
@@ -260,9 +241,6 @@ def test_signals_of_trust_see_the_semantics_of_the_images() -> None:
     other.encoder.mean[3].bias.data += 1
     moved = denoising_loss(other, pair.images, pair.attributes)
     assert (moved - alone).abs().max() > 1e-4
-
-
-# Training
 
 
 def test_the_objective_is_the_loss_of_its_denoiser_with_and_without_the_condition() -> None:

@@ -49,5 +49,4 @@ def test_the_folder_can_be_checked_and_is_never_replaced(tmp_path: Path, capsys)
     assert "does not exist, or is empty" in capsys.readouterr().err
     with refused(f"folder {folder / '0000.png'}", "choose another name"):
         write_shapes(folder / "0000.png")
-    with refused("count", "from 1"):
-        write_shapes(tmp_path / "none", 0)
+    refused("count", "from 1").by(write_shapes, tmp_path / "none", 0)

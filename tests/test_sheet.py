@@ -28,5 +28,4 @@ def test_every_image_is_on_the_sheet_where_it_belongs(channels: int, scale: int)
 def test_rows_that_do_not_match_are_refused() -> None:
     with refused("sheet", "one shape", "(1, 1, 8, 8)"):
         sheet({"a": torch.zeros(1, 1, 8, 8), "b": torch.zeros(2, 1, 8, 8)})
-    with refused("sheet", "at least one row", "none"):
-        sheet({})
+    refused("sheet", "at least one row", "none").by(sheet, {})

@@ -69,9 +69,7 @@ def test_the_table_of_a_card_is_what_was_measured_on_the_very_model(name: str) -
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_model_of_real_images_is_the_calibrated_one_and_brings_held_out_pictures(
-    name: str,
-) -> None:
+def test_a_model_of_real_images_is_the_calibrated_one_and_brings_held_out_pictures(name) -> None:
     model = fcfg.load(name)  # a calibration of other weights would be refused with a warning
     assert model.calibration is not None
     assert model.thresholds is not None

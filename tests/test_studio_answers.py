@@ -151,9 +151,7 @@ def taken_along(event: dict[str, Any], out: Path) -> list[np.ndarray]:
     return [pixels_of(file.read_bytes()) for file in files]
 
 
-def test_the_record_and_the_trust_are_those_of_generate(
-    drawn: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_record_and_the_trust_are_those_of_generate(drawn, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("picture.png").write_bytes(drawn.get("/api/images/s3.png").content)
     factual = drawn.get("/api/samples").json()["samples"][3]["attributes"]
@@ -293,33 +291,24 @@ def test_the_answer_that_comes_with_a_model_is_its_own(name: str) -> None:
     assert list(model.phrases.root) == list(model.model.space.names)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "complaint"),
-    [
-        ("phrases.json", {"smiling": 3}, "smiling"),
-        ("phrases.json", {"smile": ["no", "yes"]}, "smile"),
-        ("phrases.json", {"age": ["young", "old"]}, "age"),
-        ("words.json", {"smile": ["no", "yes"]}, "'smiling'?"),
-        ("words.json", {"sex": ["female"]}, "'sex.1'"),
-        ("words.json", ["sex"], "a mapping"),
-    ],
-)
-def test_what_comes_beside_a_model_is_refused_before_the_studio_starts(
-    file: str, content: Any, complaint: str, tmp_path: Path
-) -> None:
-    model = tiny_pipeline()
-    model.folder = tmp_path
-    (tmp_path / file).write_text(json.dumps(content))
-    with refused(file, complaint):
-        as_studio_models([("tiny", model)])
-
-
-def test_an_answer_of_other_weights_is_not_shown(tmp_path: Path) -> None:
+def test_what_comes_beside_a_model_is_refused_before_the_studio_starts(tmp_path: Path) -> None:
+    """But an answer of other weights is only not shown."""
     model = tiny_pipeline()
     model.folder = tmp_path
     opening = {"weights": "0", "asked": {}, "image": "data:image/png;base64,AA=="}
     (tmp_path / "opening.json").write_text(json.dumps(opening))
     assert as_studio_models([("tiny", model)])[0].opening is None
+    for file, content, complaint in (
+        ("words.json", {"smile": ["no", "yes"]}, "'smiling'?"),
+        ("words.json", {"sex": ["female"]}, "'sex.1'"),
+        ("words.json", ["sex"], "a mapping"),
+        ("phrases.json", {"smiling": 3}, "smiling"),
+        ("phrases.json", {"smile": ["no", "yes"]}, "smile"),
+        ("phrases.json", {"age": ["young", "old"]}, "age"),
+    ):
+        (tmp_path / "words.json").unlink(missing_ok=True)
+        (tmp_path / file).write_text(json.dumps(content))
+        refused(file, complaint).by(as_studio_models, [("tiny", model)])
 
 
 def test_models_are_compared_on_the_same_picture_of_the_same_data() -> None:
@@ -365,10 +354,7 @@ def test_threads_and_precision_are_the_fastest_that_were_tried(monkeypatch) -> N
         torch.set_num_threads(threads)
     assert choose_execution(model.to("meta")) == torch.get_num_threads()
 
-
-def test_the_measured_work_is_a_whole_question() -> None:
-    model = tiny_pipeline()
-    rows = rows_of(model)
+    rows = rows_of(model := tiny_pipeline())
     assert 0 < seconds_of_work(model) < 10
-    assert len(rows) >= 4
+    assert len(rows) >= 4  # a whole question
     assert seconds_of_work(shift()) > 0

@@ -86,9 +86,7 @@ def test_a_newcomer_sees_an_answer_without_a_click(visit: Open) -> None:
     assert [re.match(r"\w+:0\.0", text) is not None for text in strip] == [True] + 5 * [False]
 
 
-def test_what_is_asked_and_not_read_is_amber_and_first(
-    visit: Open, model: str, tmp_path: Path
-) -> None:
+def test_what_is_asked_and_not_read_is_amber_and_first(visit: Open, model: str, tmp_path) -> None:
     doubter = fcfg.load(model)
     with torch.no_grad():  # always reads a smile of 55 %
         doubter.judge.network.head.weight.zero_()
@@ -252,16 +250,14 @@ def test_a_slider_asks_once_when_it_rests_and_cancels_what_it_overtakes(visit: O
 
 
 def test_an_address_holds_the_question(visit: Open) -> None:
-    asked = (
-        "guidance=fcfg:affected=2.5,invariant=1.1&sampling=ddim+uniform+4&seed=3&view=difference"
-    )
+    guidance = "fcfg:affected=2.5,invariant=1.1"
+    asked = f"guidance={guidance}&sampling=ddim+uniform+4&seed=3&view=difference"
     here = visit(f"image=s2&is=young:1&do=male:1&{asked}&tab=code")
     url, texts = here.page.url, [here.texts(part) for part in ("h1", "#weights", "#after-text")]
     (question,) = here.questions()
-    assert question["do"] == {"male": 1}
+    wanted = {"do": {"male": 1}, "guidance": guidance, "sampling": "ddim uniform 4", "seed": 3}
+    assert question.items() >= wanted.items()
     assert question["attributes"]["young"] == 1
-    assert question["guidance"] == "fcfg:affected=2.5,invariant=1.1"
-    assert (question["sampling"], question["seed"]) == ("ddim uniform 4", 3)
     here.page.reload()
     here.answered()
     assert here.page.url == url
@@ -291,22 +287,21 @@ def test_one_goes_back_by_the_browser_and_by_the_list(visit: Open) -> None:
 
 def test_two_settings_stay_side_by_side(visit: Open) -> None:
     here = visit(QUICK.replace("history", "compare"))
-    here.page.get_by_role("button", name="Compare with FCFG").click()
-    cards = here.page.locator(".card", has_text="Network rows")
+    page = here.page
+    page.get_by_role("button", name="Compare with FCFG").click()
+    cards = page.locator(".card", has_text="Network rows")
     cards.nth(1).wait_for()
-    here.page.locator(".card", has_text="way back").nth(1).wait_for()
+    page.locator(".card", has_text="way back").nth(1).wait_for()
     pinned, now = cards.all_inner_texts()
     assert "FCFG 3 / 1.2" in pinned
     assert "anchored Contrast 1.7 drawn noise" in now
     assert here.questions()[-1]["keep"] is True
     assert here.questions()[-1]["image"] == here.questions()[0]["image"]
-    pictures = [
-        canvas.get_attribute("data-address") for canvas in here.page.locator(".card canvas").all()
-    ]
-    assert len(set(pictures)) == 2
-    here.page.reload()
+    shown = [each.get_attribute("data-address") for each in page.locator(".card canvas").all()]
+    assert len(set(shown)) == 2
+    page.reload()
     here.answered()
-    here.page.locator(".card canvas").nth(1).wait_for()
+    page.locator(".card canvas").nth(1).wait_for()
 
 
 def test_two_models_stay_side_by_side(visit: Open, model: str, tmp_path: Path) -> None:
@@ -344,20 +339,17 @@ def test_a_picture_of_ones_own_is_read_and_never_in_the_address(visit: Open) -> 
     assert "is=male:1" in page.url
 
 
-@pytest.mark.parametrize(
-    "event",
-    ["DragEvent('drop', {dataTransfer: data, ", "ClipboardEvent('paste', {clipboardData: data, "],
-)
-def test_a_picture_can_be_dropped_and_pasted(visit: Open, event: str) -> None:
-    here = visit()
-    script = f"""bytes => {{
-        const data = new DataTransfer();
-        data.items.add(new File([new Uint8Array(bytes)], "me.png", {{type: "image/png"}}));
-        document.body.dispatchEvent(new {event}bubbles: true, cancelable: true}}));
-    }}"""
-    here.page.evaluate(script, list(png(80)))
-    here.page.locator("#before-text", has_text="your picture").wait_for()
-    here.answered()
+def test_a_picture_can_be_dropped_and_pasted(visit: Open) -> None:
+    for event in ("DragEvent('drop', {dataTransfer", "ClipboardEvent('paste', {clipboardData"):
+        here = visit()
+        script = f"""bytes => {{
+            const data = new DataTransfer();
+            data.items.add(new File([new Uint8Array(bytes)], "me.png", {{type: "image/png"}}));
+            document.body.dispatchEvent(new {event}: data, bubbles: true, cancelable: true}}));
+        }}"""
+        here.page.evaluate(script, list(png(80)))
+        here.page.locator("#before-text", has_text="your picture").wait_for()
+        here.answered()
 
 
 def test_errors_are_announced_and_can_be_left(visit: Open) -> None:
@@ -386,11 +378,9 @@ def test_errors_are_announced_and_can_be_left(visit: Open) -> None:
 
 
 def test_an_answer_can_be_taken_along(visit: Open) -> None:
-    here = visit(
-        QUICK.replace("history", "code"), permissions=["clipboard-read", "clipboard-write"]
-    )
-    page = here.page
-    taken: dict[str, bytes] = {}
+    allowed = ["clipboard-read", "clipboard-write"]
+    here = visit(QUICK.replace("history", "code"), permissions=allowed)
+    page, taken = here.page, dict[str, bytes]()
     for what in ("answer", "record"):
         with page.expect_download() as download:
             page.get_by_text(f"Download the {what}").click()
@@ -453,9 +443,7 @@ def test_everything_can_be_done_by_keyboard(visit: Open) -> None:
 
 
 @pytest.mark.parametrize(("size", "scheme"), [((1280, 800), "light"), ((390, 844), "dark")])
-def test_the_page_is_accessible_on_every_screen(
-    visit: Open, size: tuple[int, int], scheme: str
-) -> None:
+def test_the_page_is_accessible_on_every_screen(visit, size, scheme) -> None:
     here = visit(size=size, scheme=scheme, bypass_csp=True, reduced_motion="reduce")
     page = here.page
     page.locator("summary").click()
@@ -467,10 +455,8 @@ def test_the_page_is_accessible_on_every_screen(
         assert len(found["passes"]) > 25
         assert [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]] == []
     assert page.evaluate("document.documentElement.scrollWidth") == size[0]
-    assert (
-        page.evaluate("getComputedStyle(document.querySelector('.node rect')).transitionDuration")
-        == "0s"
-    )
+    style = "getComputedStyle(document.querySelector('.node rect'))"
+    assert page.evaluate(f"{style}.transitionDuration") == "0s"
     cut = """[...document.querySelectorAll(".attributes select")].filter((each) => {
         const width = each.offsetWidth;
         each.style.width = "max-content";
@@ -485,9 +471,7 @@ def test_the_page_is_accessible_on_every_screen(
     assert page.locator(".before").is_hidden() == (size[0] < 700)
 
 
-def test_an_exported_page_answers_without_a_server(
-    visit: Open, tmp_path: Path, monkeypatch
-) -> None:
+def test_an_exported_page_answers_without_a_server(visit: Open, tmp_path, monkeypatch) -> None:
     file = tmp_path / "index.html"
     rules = [repr(DEFAULT_GUIDANCE), "fcfg:affected=3.0,invariant=1.2"]
     monkeypatch.setattr("fcfg.studio.export.guidances", lambda model, target: rules)
@@ -518,6 +502,5 @@ def test_an_exported_page_answers_without_a_server(
     page.reload()
     here.answered()
     assert "image=s1" in page.url
-    assert {each.url.partition("#")[0] for each in here.asked if each.url[:5] != "data:"} == {
-        file.as_uri()
-    }
+    elsewhere = {each.url.partition("#")[0] for each in here.asked if each.url[:5] != "data:"}
+    assert elsewhere == {file.as_uri()}

@@ -9,7 +9,6 @@ from typing import Any
 
 import nibabel
 import numpy as np
-import pytest
 
 from convolutions import convolutional
 from fcfg.support.volumes import unpacked
@@ -100,9 +99,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_volume_is_refused_in_one_clear_line(kind: str) -> None:
+def test_a_hostile_volume_is_refused_in_one_clear_line() -> None:
     with client_of(studio_of(model())) as client:
-        reply = client.post("/api/images", content=HOSTILE[kind]())
-        assert reply.status_code == 400, reply.text
-        check_form(reply.json()["error"], "picture")
+        for kind, make in HOSTILE.items():
+            reply = client.post("/api/images", content=make())
+            assert reply.status_code == 400, kind
+            check_form(reply.json()["error"], "picture")

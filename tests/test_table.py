@@ -22,8 +22,7 @@ TABLE = Table(
     (
         Row(("a", "CFG"), (Number(98.76, 98.5, 99.0, 500), Number(2.3, 1, 3), None, "x")),
         Row(
-            ("a", "FCFG"),
-            (Number(99.9, 99.8, 100, 500, is_best=True), None, Number(1234.5), "y"),
+            ("a", "FCFG"), (Number(99.9, 99.8, 100, 500, is_best=True), None, Number(1234.5), "y")
         ),
         Row(("b", ODD), (None, None, Number(0.0123), ODD)),
     ),

@@ -17,8 +17,7 @@ import fcfg
 from face_folder import faces
 from fcfg.cli import main
 from fcfg.evaluation import Experiment, choose_subset
-from fcfg.training import presets, read_config
-from fcfg.training.config import TrainingConfig
+from fcfg.training import TrainingConfig, presets, read_config
 from fcfg.training.preflight import expected_time
 from refusal import refused, refused_line, typed
 from runs import tiny, tiny_file
@@ -183,9 +182,7 @@ def test_a_model_says_nothing_of_the_folders_of_its_trainer(elsewhere: Path) -> 
     assert choose_subset(fcfg.load("copy"), experiment, data=elsewhere / "faces").names == names
 
 
-def test_a_run_goes_on_with_the_data_it_began_with_and_with_no_others(
-    elsewhere: Path, capsys
-) -> None:
+def test_a_run_goes_on_with_the_data_it_began_with_and_with_no_others(elsewhere, capsys) -> None:
     """Wherever they lie, and whenever they were written."""
     words = ["train", str(strangers_folder(elsewhere)), "--part", "scm"]
     assert main(words) == 0

@@ -30,8 +30,7 @@ def test_what_was_written_is_read_and_what_is_damaged_is_refused_by_name(tmp_pat
     assert torch.equal(read.tensors["a"], torch.arange(3))
     path = checkpoints.path(7)
     path.write_bytes(path.read_bytes()[:-5])
-    with refused(str(path), "a training state", "delete this file"):
-        checkpoints.latest()
+    refused(str(path), "a training state", "delete this file").by(checkpoints.latest)
 
 
 def test_the_last_and_the_best_are_kept_and_other_files_are_let_be(tmp_path: Path) -> None:

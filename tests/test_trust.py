@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,13 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
+from fcfg import Action, Counterfactual, CounterfactualPipeline, Guidance, Judge, JudgeConfig
 from fcfg.cli import main
 from fcfg.datasets import portraits
-from fcfg.diffusion.networks import Judge, JudgeConfig
 from fcfg.generation import generate
-from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge, Reading
-from fcfg.model import Action
 from fcfg.model.thresholds import signal_ranges
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import PAPER_GUIDANCE
-from fcfg.pipeline.records import Counterfactual
 from fcfg.sampling import as_sampling
 from fcfg.storage.beside import WORDS, read_words
 from fcfg.trust import (
@@ -104,16 +101,9 @@ def test_a_loss_is_that_of_denoising_with_one_noise_for_all(world) -> None:
     images, attributes = mixture_faces(world, 5)
     losses = denoising_loss(world.denoiser, images, attributes)
     assert losses.shape == (5, len(LEVELS))
-    parts = [
-        denoising_loss(
-            world.denoiser, images[i : i + 1], {k: c[i : i + 1] for k, c in attributes.items()}
-        )
-        for i in range(5)
-    ]
-    torch.testing.assert_close(torch.cat(parts), losses)
-    torch.testing.assert_close(
-        denoising_loss(world.denoiser, images, attributes, batch_size=2), losses
-    )
+    for size in (1, 2):
+        parts = denoising_loss(world.denoiser, images, attributes, batch_size=size)
+        torch.testing.assert_close(parts, losses)
     # Within a class, the exact prediction is linear. The noise is the same for all and has both
     # signs, so that losses differ by the distance from the mean, and by nothing else.
     network, schedule = world.denoiser.network, world.denoiser.schedule
@@ -149,9 +139,8 @@ def test_a_plain_answer_has_the_error_of_asking_for_nothing(world, guidance: Gui
     same = world.counterfactual(images, attributes, {"male": attributes["male"]}, **how)
     error = (same.images - images).abs().mean(dim=(1, 2, 3))
     torch.testing.assert_close(signals.values["composition"], error)
-    torch.testing.assert_close(
-        signals.values["residual"], pair.abduction.trajectory.residual, check_dtype=False
-    )
+    residual = pair.abduction.trajectory.residual
+    torch.testing.assert_close(signals.values["residual"], residual, check_dtype=False)
     steps = 6 * (3 if guidance.factored else 1)
     assert signals.rows == 2 * len(LEVELS) + steps
 
@@ -176,25 +165,24 @@ def test_readings_are_log_odds_and_distances() -> None:
     assert set(signals.values) == {"change", *(f"loss {level}" for level in LEVELS)}
 
 
-@pytest.mark.parametrize("share", [0.01, 0.05, 0.5])
-@pytest.mark.parametrize("n", [2, 50, 99, 100, 257])
-def test_a_further_value_exceeds_the_limit_with_the_probability_that_is_stated(n, share) -> None:
+def test_a_further_value_exceeds_the_limit_with_the_probability_that_is_stated() -> None:
     """All ranks of a further value among the others are equally likely."""
-    limit = upper_limit(torch.arange(1.0, n + 1), share)
-    exceeding = (n + 1 - limit) / (n + 1)
-    assert exceeding <= max(share, 1 / (n + 1)) + 1e-9
-    assert exceeding > share - 1 / (n + 1) or n < 1 / share
+    for n, share in product((2, 50, 99, 100, 257), (0.01, 0.05, 0.5)):
+        limit = upper_limit(torch.arange(1.0, n + 1), share)
+        exceeding = (n + 1 - limit) / (n + 1)
+        assert exceeding <= max(share, 1 / (n + 1)) + 1e-9
+        assert exceeding > share - 1 / (n + 1) or n < 1 / share
 
 
-def test_few_real_images_are_doubted_when_nothing_is_asked(world) -> None:
+def test_answers_that_are_doubted_are_worse(world) -> None:
+    """Good answers, and some that were made bad: too strong, of noise, of wrong attributes.
+
+    And where nothing is asked, few are doubted.
+    """
     images, attributes = mixture_faces(world, 600, seed=11)
     how = {"sampling": SAMPLING, "guidance": GUIDANCE}
     same = world.counterfactual(images, attributes, {"male": attributes["male"]}, **how)
     assert 0 < np.mean(doubted(world, images, same)) < 0.05
-
-
-def test_answers_that_are_doubted_are_worse(world) -> None:
-    """Good answers, and some that were made bad: too strong, of noise, of wrong attributes."""
     images, attributes = mixture_faces(world, 120, seed=3)
     flags: list[bool] = []
     errors: list[float] = []
@@ -302,7 +290,9 @@ def test_the_way_back_is_that_of_the_guidance_in_every_turn(world) -> None:
         trust_thresholds(world, images[:1], {k: c[:1] for k, c in attributes.items()})
 
 
+@pytest.mark.filterwarnings("ignore:counterfactual. NaN or infinity:UserWarning")
 def test_other_kinds_of_attributes_and_no_judge() -> None:
+    """And a model whose numbers overflow has no thresholds."""
     pipeline = tiny_pipeline()
     rng = np.random.default_rng(0)
     images = torch.from_numpy(rng.uniform(-1, 1, (30, 3, 8, 8)).astype(np.float32))
@@ -317,14 +307,7 @@ def test_other_kinds_of_attributes_and_no_judge() -> None:
     rest = trust_thresholds(pipeline, images, table, sampling=2, count=9).limits
     kinds = ("loss", "change", "correction")
     assert rest == {name: limits[name] for name in limits if name.split()[0] in kinds}
-
-
-@pytest.mark.filterwarnings("ignore:counterfactual. NaN or infinity:UserWarning")
-def test_a_model_whose_numbers_overflow_has_no_thresholds() -> None:
-    pipeline = tiny_pipeline()
     pipeline.denoiser.network.head[-1].bias.data += float("inf")
-    images = torch.zeros(2, 3, 8, 8)
-    table = {"smiling": [0, 1], "age": [1, 2], "hair": ["dark", "red"]}
     with refused("thresholds of trust", "NaN or infinity for 'loss 0.1'"):
         trust_thresholds(pipeline, images, table, sampling=2)
 
@@ -336,35 +319,26 @@ def test_reasons_are_said_once_and_in_words() -> None:
     ordinary = {name: limit - 1 for name, limit in limits.items()}
     assert reasons(ordinary, limits, factual, counterfactual) == []
     above = {name: limit + 1 for name, limit in limits.items()}
+    errs = "the prediction errs more than on validation images"
     assert reasons(above, limits, factual, counterfactual) == [
-        "off the manifold",
-        "the judge does not read hair=grey",
-        "male changes as well",
-        "the judge does not read male=1 in the picture",
-        "the inversion does not settle",
-        "the prediction errs more than on validation images",
+        *("off the manifold", "the judge does not read hair=grey", "male changes as well"),
+        *("the judge does not read male=1 in the picture", "the inversion does not settle", errs),
     ]
-    assert reasons({"correction": None}, limits, {}, {}) == [
-        "the prediction errs more than on validation images"
-    ]
+    assert reasons({"correction": None}, limits, {}, {}) == [errs]
     unknown = {"loss 9.0": 9.0}  # measured, without a limit
     assert reasons(unknown, limits, {}, {}) == []
 
 
-@pytest.mark.parametrize(
-    ("composition", "change", "limit", "doubt"),
-    [
-        (0.09, 0.0, None, False),  # hardly visible
-        (0.14, 0.3, None, False),  # less than half of the change
-        (0.16, 0.3, None, True),
-        (0.06, 0.3, 0.055, True),  # more than on validation images
-        (0.16, 0.3, 0.5, True),  # where nothing is reproduced, that is no excuse
-    ],
-)
-def test_a_picture_that_is_not_reproduced(composition, change, limit, doubt: bool) -> None:
-    limits = {} if limit is None else {"composition": limit}
-    found = reasons({"composition": composition, "change": change}, limits, {}, {})
-    assert found == (["the picture itself is not reproduced"] if doubt else [])
+def test_a_picture_that_is_not_reproduced() -> None:
+    for composition, change, limits, doubt in (
+        (0.09, 0.0, {}, False),  # hardly visible
+        (0.14, 0.3, {}, False),  # less than half of the change
+        (0.16, 0.3, {}, True),
+        (0.06, 0.3, {"composition": 0.055}, True),  # more than on validation images
+        (0.16, 0.3, {"composition": 0.5}, True),  # where nothing is reproduced: no excuse
+    ):
+        found = reasons({"composition": composition, "change": change}, limits, {}, {})
+        assert found == ["the picture itself is not reproduced"] * doubt
 
 
 def reading(name: str, scores: object) -> Reading:
@@ -534,10 +508,9 @@ def test_what_is_missed_is_recorded_kept_and_not_said_twice(tmp_path: Path, trus
         assert ["trust" in result.network_rows for result in results] == [trust] * len(part)
     record = json.loads((tmp_path / "out" / "record.json").read_text())
     assert [entry["not_reached"] for entry in record["images"]] == [MISSED] * 2
-    doubted = [
-        replace(results[0], not_reached=x).doubted({"asked smiling": 1}) for x in ({}, MISSED)
-    ]
-    assert [len(result.reasons) for result in doubted] == [trust, 0]
+    for missed, count in (({}, trust), (MISSED, 0)):
+        result = replace(results[0], not_reached=missed).doubted({"asked smiling": 1})
+        assert len(result.reasons) == count
     dull.judge = None
     (result,) = generate(dull, files[:1], out=tmp_path / "other", **how)
     assert (result.not_reached, result.missed) == ({}, "")

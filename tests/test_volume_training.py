@@ -56,9 +56,7 @@ def test_a_volume_is_cut_and_padded_around_its_centre(tmp_path: Path) -> None:
     assert (cube.pixels[0, :, :, [0, 6, 7]] == 0).all()
 
 
-def test_a_folder_of_volumes_is_checked_trained_on_and_asked(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_volumes_is_checked_trained_on_and_asked(folder, tmp_path, capsys) -> None:
     pytest.importorskip("monai", reason="needs the extra monai")
     config = tmp_path / "scans.yaml"
     assert main(["data", "check", str(folder), "--init", str(config)]) == 0

@@ -11,18 +11,15 @@ from typing import Any
 
 import nibabel
 import numpy as np
-import pytest
 import torch
 from PIL import Image
 
 from convolutions import SPACE, convolutional
 from evaluations import asked as asked_of_tiny
+from fcfg import AttributeJudge, Judge, JudgeConfig
 from fcfg.cli import main
-from fcfg.diffusion.networks import Judge, JudgeConfig
 from fcfg.evaluation import Evaluation, Evaluators, Subset
-from fcfg.generation import find_pictures, generate
-from fcfg.generation.picture_files import read_files
-from fcfg.judge import AttributeJudge
+from fcfg.generation import find_pictures, generate, read_files
 from fcfg.metrics.weights import Missing
 from fcfg.model import model_format
 from fcfg.reports import compare, write_report
@@ -39,15 +36,9 @@ def numbers(*size: int, low: float = -1000, high: float = 3000) -> np.ndarray:
     return generator.uniform(low, high, size).astype(np.int16)
 
 
-def stored(
-    path: Path,
-    values: np.ndarray,
-    affine: np.ndarray | None = None,
-    codes: str = "RAS",
-    **header: Any,
-) -> Path:
+def stored(path: Path, values: np.ndarray, codes: str = "RAS", **header: Any) -> Path:
     """Write a volume whose axes lie as some codes of nibabel say."""
-    image = nibabel.Nifti1Image(values, OBLIQUE if affine is None else affine)
+    image = nibabel.Nifti1Image(values, OBLIQUE)
     for name, value in header.items():
         image.header[name] = value
     turning = nibabel.orientations
@@ -112,17 +103,12 @@ def test_a_folder_of_volumes_is_answered_by_its_table_and_resumed(tmp_path: Path
     made.unlink()
     assert asked([folder], out, {"a": "flip"}, **options) == results
     assert made.read_bytes() == written
-    record = json.loads((out / "record.json").read_text())
-    assert record["images"][0]["outputs"] == {
-        "comparison": "anna.png",
-        "counterfactual": "anna-counterfactual.nii.gz",
-        "slices": "anna-counterfactual.png",
-    }
+    outputs = json.loads((out / "record.json").read_text())["images"][0]["outputs"]
+    names = {"comparison": "anna.png", "slices": "anna-counterfactual.png"}
+    assert outputs == names | {"counterfactual": "anna-counterfactual.nii.gz"}
 
 
-def test_the_window_is_of_the_training_or_the_file_or_of_bytes_or_of_the_volume(
-    tmp_path: Path,
-) -> None:
+def test_the_window_is_of_the_training_or_the_file_or_of_bytes_or_of_the_volume(tmp_path) -> None:
     values = numbers(4, 4, 4)
     window = {"cal_min": 0, "cal_max": 400}
     ranged = stored(tmp_path / "window.nii", values, **window)
@@ -151,8 +137,7 @@ def test_the_window_is_of_the_training_or_the_file_or_of_bytes_or_of_the_volume(
     assert model_format(model) == Voxels(1, 2, (-100, 100))
     for wrong in (3, [1, 1], [1, 2, 3], ["a", "b"]):
         model.provenance["training"] = {"data": {"window": wrong}}
-        with refused("model, window", "two numbers, ascending"):
-            model_format(model)
+        refused("model, window", "two numbers, ascending").by(model_format, model)
 
 
 def test_channels_follow_the_axes_and_lone_ones_may_be_there(tmp_path: Path) -> None:
@@ -208,16 +193,14 @@ def test_what_is_no_volume_is_named_before_any_work(tmp_path: Path) -> None:
         claiming(tmp_path / "turned.nii", 3, -4, 4, 4): "shape (-4, 4, 4); a volume",
     }
     for path, fragment in files.items():
-        with refused("images", "that can be read", fragment, path.name):
-            read_files([good, path], Voxels(1))
+        refused("images", fragment, path.name).by(read_files, [good, path], Voxels(1))
     long = stored(tmp_path / "long.nii", numbers(4, 4, 6))
     with refused("images", "volumes of one size", "4 by 4 by 4 in good.nii", "4 by 4 by 6"):
         read_files([good, long], Voxels(1))
     (tmp_path / "empty").mkdir()
     with refused("images", "a folder with volumes, .nii or .nii.gz"):
         find_pictures([tmp_path / "empty"], volumes=True)
-    with refused("model", "whose size is known", "1 dimensions"):
-        model_format(convolutional(1, channels=1))
+    refused("model", "1 dimensions").by(model_format, convolutional(1, channels=1))
 
 
 def test_a_judge_of_volumes_reads_them_for_files_and_evaluations(tmp_path: Path) -> None:
@@ -245,9 +228,7 @@ def test_a_judge_of_volumes_reads_them_for_files_and_evaluations(tmp_path: Path)
     assert "data:image/png" in write_report(compare(out)).page.read_text()
 
 
-def test_the_command_takes_volumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_takes_volumes(tmp_path, monkeypatch, capsys) -> None:
     """As many at once as fit; the second file is broken, and then the first."""
     monkeypatch.setattr("fcfg.model.load", lambda _: convolutional(3, channels=1, stride=2))
     good = stored(tmp_path / "good.nii.gz", numbers(*SIZE))
@@ -265,17 +246,12 @@ def test_the_command_takes_volumes(
         assert "expected pictures that can be read" in said
 
 
-def test_without_nibabel_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_answers_of_any_precision_are_written_and_without_nibabel_the_extra_is_named(
+    tmp_path, monkeypatch
 ) -> None:
-    path = stored(tmp_path / "x.nii", numbers(4, 4, 4))
-    monkeypatch.setitem(sys.modules, "nibabel", None)
-    with refused("NIfTI volumes", "the package nibabel", "fcfg[medical]"):
-        read_volume(path, Voxels(1))
-
-
-def test_answers_on_a_device_are_written(tmp_path: Path) -> None:
     path = stored(tmp_path / "x.nii", numbers(4, 4, 4))
     seen, file = read_volume(path, Voxels(1))
     assert file.holding(seen.double()) == file.holding(seen)
     assert seen.dtype == torch.float32
+    monkeypatch.setitem(sys.modules, "nibabel", None)
+    refused("NIfTI volumes", "the package nibabel").by(read_volume, path, Voxels(1))

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 import fcfg
+from fcfg import Guidance, wrap_pipeline
 from fcfg.diffusion.foreign import _pack
-from fcfg.guidance import Guidance
-from fcfg.integrations.wrapping import wrap_pipeline
 from fcfg.pipeline.foreign import ForeignPipeline
 from refusal import refused
 from tiny_foreign import SCM, SPACE, TABLE, WRITE, generated
@@ -100,12 +99,9 @@ def test_each_prompt_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_pipeline_of_another_family_is_refused_with_what_to_do() -> None:
     pipeline = stable_diffusion()
-
-    class Other:
-        components = pipeline.components | {"unet": pipeline.vae}
-
-    with refused("pipeline Other", "'UNet2DConditionModel'", "AutoencoderKL", "call wrap"):
-        wrap_pipeline(Other(), SCM, WRITE)
+    parts = {"components": pipeline.components | {"unet": pipeline.vae}}
+    other = type("Other", (), parts)()
+    refused("pipeline Other", "'UNet2DConditionModel'").by(wrap_pipeline, other, SCM, WRITE)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +153,7 @@ def test_a_lora_is_asked_and_kept_once_it_is_fused(name: str, tmp_path: Path) ->
     asked = answer(loose)
     without = answer(plain)
     assert (asked - without).abs().max() > 0.001 * without.abs().max()
-    with refused("network diffusers.", "a LoRA beside them", "pipeline.fuse_lora()"):
-        loose.save(tmp_path / "loose")
+    refused("network diffusers.", "a LoRA beside them").by(loose.save, tmp_path / "loose")
     pipeline.fuse_lora(components=["unet" if name in {"sd", "sdxl"} else "transformer"])
     pipeline.unload_lora_weights()
     with refused("source", "a fused LoRA", "leave it out"):

@@ -97,7 +97,7 @@ def test_flows_take_the_steps_of_euler_from_pure_noise(name: str, dtype: torch.d
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_volumes_take_the_steps_of_monai(dtype: torch.dtype) -> None:
+def test_volumes_take_the_steps_of_monai_and_of_its_rectified_flow(dtype: torch.dtype) -> None:
     schedulers = pytest.importorskip("monai.networks.schedulers", reason="needs the extra monai")
     scheduler = schedulers.DDIMScheduler(schedule="scaled_linear_beta", clip_sample=False)
     scheduler.alphas_cumprod = scheduler.alphas_cumprod.to(dtype)
@@ -110,19 +110,14 @@ def test_volumes_take_the_steps_of_monai(dtype: torch.dtype) -> None:
         return scheduler.step(output, time, x)[0]
 
     check_equal(pipeline, times, called, step, start(pipeline, dtype))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_volumes_take_the_steps_of_the_rectified_flow_of_monai(dtype: torch.dtype) -> None:
-    schedulers = pytest.importorskip("monai.networks.schedulers", reason="needs the extra monai")
-    scheduler = schedulers.RFlowScheduler(num_train_timesteps=1000)
-    scheduler.set_timesteps(5, device="cpu")
-    pipeline = wrapped("monai_unet", scheduler, dtype)
-    called = [float(t) for t in scheduler.timesteps]
+    flow = schedulers.RFlowScheduler(num_train_timesteps=1000)
+    flow.set_timesteps(5, device="cpu")
+    pipeline = wrapped("monai_unet", flow, dtype)
+    called = [float(t) for t in flow.timesteps]
     following = dict(zip(called, [*called[1:], 0.0], strict=True))
 
-    def step(output: Tensor, time: float, x: Tensor) -> Tensor:
-        return scheduler.step(output, time, x, following[time])[0]
+    def move(output: Tensor, time: float, x: Tensor) -> Tensor:
+        return flow.step(output, time, x, following[time])[0]
 
     last = pipeline.denoiser.schedule.steps
-    check_equal(pipeline, range(last, -1, -1), called, step, start(pipeline, dtype))
+    check_equal(pipeline, range(last, -1, -1), called, move, start(pipeline, dtype))

@@ -10,16 +10,11 @@ import torch
 from PIL import Image
 from torch import nn
 
+from fcfg import AttributeJudge, CausalGraph, CounterfactualPipeline, StructuralCausalModel, UNet
 from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous, Table
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.networks import Judge, JudgeConfig, UNet, UNetConfig
-from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg.diffusion import AttributeEmbedder, Denoiser, NoiseSchedule
+from fcfg.diffusion.networks import Judge, JudgeConfig, UNetConfig
 from fcfg.generation import Result, generate
-from fcfg.judge import AttributeJudge
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 
 SPACE = AttributeSpace(
     [Binary("smiling"), Continuous("age", 0, 100), Categorical("hair", ["dark", "grey", "red"])]

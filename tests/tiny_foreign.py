@@ -10,17 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
-from fcfg.diffusion.conditioners import (
-    AbstractConditioner,
-    AttributeTokens,
-    Lookup,
-    Phrases,
-)
+from fcfg import AttributeSpace, Binary, Categorical, CausalGraph, Guidance, StructuralCausalModel
+from fcfg.diffusion.conditioners import AbstractConditioner, AttributeTokens, Lookup, Phrases
 from fcfg.diffusion.foreign import ForeignNetwork
-from fcfg.guidance import Guidance
 from fcfg.pipeline.foreign import ForeignPipeline
 from fcfg.sampling import DDIM, Trajectory, integrate, steps_along
 from tiny import randomised

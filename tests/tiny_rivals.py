@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from evaluations import tiny_model
-from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
-from fcfg.diffusion.schedule import NoiseSchedule
+from fcfg import AttributeSpace, Binary, Continuous, NoiseSchedule, StructuralCausalModel
+from fcfg.causal import Categorical, CausalGraph
 from fcfg.rivals import sadcg
 from fcfg.rivals.hvae import HVAE, HVAEConfig, HVAEModel
 from fcfg.rivals.sadcg import SemanticConfig, SemanticDenoiser, SemanticPipeline
@@ -20,29 +18,13 @@ from fcfg.support.images import images_from_bytes
 from tiny import randomised
 from worlds import binary_space, roots
 
-VAE = HVAEConfig(
-    size=8,
-    parents=5,
-    encoder="8b1d2,4b1d4,1b1",
-    decoder="1b1,4b1,8b1",
-    widths=(8, 8, 16),
-    latent=3,
-)
+CODERS = {"encoder": "8b1d2,4b1d4,1b1", "decoder": "1b1,4b1,8b1"}
+VAE = HVAEConfig(size=8, parents=5, **CODERS, widths=(8, 8, 16), latent=3)
 SICK = AttributeSpace(
     [Binary("sick"), Categorical("site", ["a", "b", "c"]), Continuous("age", 20, 80)]
 )
-SEMANTIC = SemanticConfig(
-    channels=1,
-    size=8,
-    base=8,
-    multipliers=(1, 2),
-    encoder_multipliers=(1, 2, 2),
-    attention=(4,),
-    blocks=1,
-    condition=7,
-    latent=4,
-    dropout=0.0,
-)
+LEVELS = {"multipliers": (1, 2), "encoder_multipliers": (1, 2, 2), "attention": (4,), "blocks": 1}
+SEMANTIC = SemanticConfig(channels=1, size=8, base=8, condition=7, latent=4, dropout=0.0, **LEVELS)
 
 
 @cache

@@ -11,14 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import AttributeSpace, Binary
-from fcfg.causal.graph import CausalGraph
-from fcfg.causal.scm import StructuralCausalModel
-from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.embedder import AttributeEmbedder
-from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, State, Step
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance import Guidance
+from fcfg import AttributeEmbedder, CausalGraph, Denoiser, Guidance, StructuralCausalModel
+from fcfg.causal import AttributeSpace, Binary
+from fcfg.diffusion import AbstractPredictor, Images, NoiseSchedule, Prediction, State, Step
 from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
 from place import DEVICE
 
