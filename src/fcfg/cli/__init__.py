@@ -35,6 +35,7 @@ _COMMANDS = {
     "diagnose": "Find out which attributes can have guidance weights of their own.",
     "studio": "Ask what-ifs on a page in the browser.",
     "report": "Make an HTML report of an evaluation.",
+    "models": "List the models that can be asked.",
     "bench": "Measure the speed of this machine.",
     "data": "Check data before training.",
 }

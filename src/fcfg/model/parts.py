@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import NoneType
 from typing import Any, ClassVar, Self, Unpack
 
@@ -17,8 +18,10 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.model.answers import Preparation, Traits
+from fcfg.model.card import write_card
 from fcfg.model.thresholds import Thresholds
 from fcfg.storage import Storage, load_model, read_words, save_model
+from fcfg.storage.hub import CARD, HubName
 from fcfg.support.errors import InputError, check_is
 from fcfg.support.images import ImagesLike, pixel_range_is_known
 
@@ -114,6 +117,31 @@ class AbstractModel(ABC):
     def save(self, path: str | os.PathLike[str], storage: Storage = "float32") -> None:
         """Write the model to a folder, as :func:`fcfg.save` does."""
         save_model(self, path, storage)
+
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        results: str | os.PathLike[str] | None = None,
+        license: str | None = None,
+        private: bool = False,
+        storage: Storage = "float32",
+    ) -> str:
+        """Put the model on the Hugging Face hub, with a card; return the name of this version.
+
+        Args:
+            name: 'hf://OWNER/NAME', or 'hf://OWNER/NAME@BRANCH'.
+            results: The file ``table.csv`` of a report about it, whose numbers the card shows.
+            license: Identifier of its licence, such as 'mit'.
+            private: Whether only you may read it, if it is new.
+            storage: As in :meth:`save`.
+        """
+        hub = HubName.of(name)
+        card = write_card(self, hub, None if results is None else Path(results), license)
+        with TemporaryDirectory() as folder:
+            self.save(folder, storage)
+            (Path(folder) / CARD).write_text(card, "utf-8", newline="\n")
+            return str(hub.upload(Path(folder), private=private))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, network: nn.Module | None = None) -> Self:

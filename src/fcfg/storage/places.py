@@ -1,4 +1,4 @@
-"""Where a model is: a folder of yours, or one that comes with a package, by its name."""
+"""Where a model is: a folder of yours, one that comes with a package, or one on the hub."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
+from fcfg.storage.hub import PREFIX, HubName
 from fcfg.support.errors import InputError, check_is
 
 CONFIG = "config.json"
@@ -32,8 +33,14 @@ def as_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def model_folder(path: str | os.PathLike[str]) -> Path:
-    """Return the folder of a model, or of one that comes with a package by its name."""
+    """Return the folder of a model, of one that comes with a package, or of one on the hub."""
     folder = as_folder(path)
+    if str(path).startswith(PREFIX):
+        fetched = HubName.of(str(path)).fetch()
+        if not (fetched / CONFIG).exists():
+            expected, got = "a model that fcfg wrote", f"one without {CONFIG}"
+            raise InputError(f"model {path}", expected=expected, got=got, do="check its page")
+        return fetched
     return shipped().get(str(path), folder)
 
 
