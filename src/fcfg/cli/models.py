@@ -25,7 +25,6 @@ def models(
       fcfg models
       fcfg models trained
     """
-    import fcfg.model  # noqa: F401  # registers its kinds
     from fcfg.storage import shipped
     from fcfg.storage.hub import cached
 

@@ -95,6 +95,7 @@ def _told(name: HubName) -> Generator[None]:
     """Turn errors of the hub into one line."""
     from huggingface_hub import errors
 
+    of_its_client = errors.HTTPError  # pyright: ignore[reportPrivateImportUsage]
     expected, wrong = "a model on the hub", "check the name; 'hf auth login' if it is private"
     try:
         yield
@@ -107,7 +108,7 @@ def _told(name: HubName) -> Generator[None]:
     except errors.HfHubHTTPError as error:
         got = f"a refusal: {' '.join(str(error).split())[:200]}"
         raise InputError(f"model {name}", expected=expected, got=got, do=wrong) from error
-    except (OSError, errors.HTTPError) as error:
+    except (OSError, of_its_client) as error:
         if getattr(error, "errno", None) is not None:  # of the disk
             raise
         got = "no connection to the hub, and no copy of it in the cache"
