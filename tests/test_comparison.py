@@ -19,11 +19,11 @@ from fcfg.evaluation.result_files import read_results
 from fcfg.metrics import Estimate
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, write_report
+from fcfg.reports.charts import tradeoff_panels
 from fcfg.reports.measures import Value, Values, sized
 from fcfg.reports.strips import make_strips, opening_strip, read_album
 from fcfg.reports.table import Column, Number, Table
 from fcfg.reports.tables import best, differences, gap, models, numbers, overview, table_files
-from fcfg.reports.tradeoff import tradeoff_panels
 from refusal import refused
 
 N, FEW = 200, 12  # images: the fewest that an AUROC needs, and few

@@ -21,7 +21,7 @@ from fcfg.evaluation.summary import Summary
 from fcfg.metrics import Estimate
 from fcfg.metrics.intervals import average
 from fcfg.reports import Comparison, Report, compare, write_report
-from fcfg.reports.bars import bar_panels
+from fcfg.reports.charts import bar_panels, charts, lines, tradeoff_panels
 from fcfg.reports.comparison import compared
 from fcfg.reports.failures import failures
 from fcfg.reports.page import make_figures
@@ -37,7 +37,6 @@ from fcfg.reports.strips import opening_strip, read_album
 from fcfg.reports.svg import Panel, Scale, around
 from fcfg.reports.table import Number
 from fcfg.reports.tables import numbers, overview
-from fcfg.reports.tradeoff import charts, lines, tradeoff_panels
 from fcfg.reports.wording import in_words
 from refusal import refused, refused_line
 

@@ -5,9 +5,9 @@ Every table, figure and file takes its numbers from here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fcfg.evaluation.metric_table import METRICS, Metric, effectiveness
 from fcfg.evaluation.result_files import BASELINE
@@ -67,54 +67,42 @@ def measure(rows: tuple[Row, ...], drift: Metric, unread: Collection[str]) -> Me
         drift: Metric of how far an attribute moved.
         unread: Attributes that the judge cannot read, which means leave out.
     """
-    cell, space = rows[0].cell, rows[0].run.summary.space
-
-    def means(metric: Metric, names: Iterable[str], title: str, **look: Any) -> list[Column]:
-        by_unit: dict[str, list[str]] = {}
-        for name in names:
-            if name not in unread and (unit := metric.unit_of(space, name)):
-                by_unit.setdefault(unit, []).append(name)
-        return [
-            replace(
-                _single(rows[0], metric, own[0]), names=tuple(own), role="", title=title, **look
-            )
-            for own in by_unit.values()
-        ]
-
-    def values(column: Column) -> Values:
-        return {row: _mean(METRICS[column.metric], row, column.names) for row in rows}
-
-    def shown(column: Column) -> Values:
-        is_relative, found = METRICS[column.metric].is_relative, values(column)
-        plain = [row for row in rows if is_relative and row.cell.guidance == BASELINE]
-        return found | dict.fromkeys(plain)
-
-    every = {
-        own: shown(own)
+    first, cell, space = rows[0], rows[0].cell, rows[0].run.summary.space
+    targets, kept = ([n for n in own if n not in unread] for own in (cell.targets, cell.invariant))
+    single = [
+        own
         for name in (*space.names, "")
         for metric in METRICS.values()
-        if (own := _single(rows[0], metric, name)).unit or not name
+        if (own := _single(first, metric, name)).unit or not name
+    ]
+    reached = dict.fromkeys(effectiveness(space, name) for name in targets)
+    goals = [own for metric in reached for own in _means(first, metric, targets, TARGET)]
+    reach = [
+        replace(own, better=drift.reached or "") for own in _means(first, drift, targets, TARGET)
+    ]
+    rest = _means(first, drift, kept, REST)
+    values = {
+        own: {row: _number(own, row) for row in rows} for own in (*single, *goals, *reach, *rest)
     }
-    measures = dict.fromkeys(effectiveness(space, name) for name in cell.targets)
-    goals = [own for one in measures for own in means(one, cell.targets, TARGET)]
-    reach = means(drift, cell.targets, TARGET, better=drift.reached or "")
-    rest = means(drift, cell.invariant, REST)
-    scores = [own for own in every if own.attribute and own.metric in _SCORES]
-    moved = [own for own in every if own.attribute and own.metric == drift.name]
-    images = [own for own in every if own.group and not own.attribute]
-    table = {own: shown(own) for own in (*scores, *moved, *rest, *images)}
-    aims = {own: shown(own) for own in (*goals, *reach, *rest, *images) if own.better}
+    shown = {own: _apart_from_itself(own, found) for own, found in values.items()}
+    scores = [own for own in single if own.attribute and own.metric in _SCORES]
+    moved = [own for own in single if own.attribute and own.metric == drift.name]
+    images = [own for own in single if own.group and not own.attribute]
     return Measured(
         rows,
-        every,
-        {own: found for own, found in table.items() if set(found.values()) != {None}},
+        {own: shown[own] for own in single},
         {
-            own: {row: sized(own, value) for row, value in found.items()}
-            for own, found in aims.items()
-            if any(map(estimated, found.values()))
+            own: shown[own]
+            for own in (*scores, *moved, *rest, *images)
+            if set(shown[own].values()) != {None}
         },
-        {own: values(own) for own in reach},
-        {own: values(own) for own in rest},
+        {
+            own: {row: sized(own, value) for row, value in shown[own].items()}
+            for own in (*goals, *reach, *rest, *images)
+            if own.better and any(map(estimated, shown[own].values()))
+        },
+        {own: values[own] for own in reach},
+        {own: values[own] for own in rest},
     )
 
 
@@ -142,10 +130,28 @@ def _single(row: Row, metric: Metric, name: str) -> Column:
     )
 
 
-def _mean(metric: Metric, row: Row, names: Sequence[str]) -> Value:
+def _means(row: Row, metric: Metric, names: Iterable[str], title: str) -> list[Column]:
+    """Means over attributes, a column for each unit."""
+    by_unit: dict[str, list[str]] = {}
+    for name in names:
+        if unit := metric.unit_of(row.run.summary.space, name):
+            by_unit.setdefault(unit, []).append(name)
+    return [
+        replace(_single(row, metric, own[0]), names=tuple(own), role="", title=title)
+        for own in by_unit.values()
+    ]
+
+
+def _number(column: Column, row: Row) -> Value:
     """The number of one attribute or of whole images, or the mean over those that have one."""
-    found = [row.cell.numbers.get((metric.name, name)) for name in names]
+    found = [row.cell.numbers.get((column.metric, name)) for name in column.names]
     return average(map(estimated, found)) if len(found) > 1 else found[0]
+
+
+def _apart_from_itself(column: Column, values: Values) -> Values:
+    """What tables say of every row; no guidance does not differ from itself."""
+    itself = [row for row in values if row.cell.guidance == BASELINE]
+    return values | dict.fromkeys(itself) if METRICS[column.metric].is_relative else values
 
 
 def estimated(value: Value) -> Estimate | None:

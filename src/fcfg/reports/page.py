@@ -10,13 +10,12 @@ from pathlib import Path
 
 from fcfg.evaluation.metric_table import METRICS
 from fcfg.evaluation.result_files import identity
-from fcfg.reports.bars import bar_panels
+from fcfg.reports.charts import bar_panels, tradeoff_panels
 from fcfg.reports.comparison import Comparison
 from fcfg.reports.strips import Strip, make_strips, opening_strip, read_album
 from fcfg.reports.svg import Panel
 from fcfg.reports.tables import differences, models, numbers, overview, table_files
 from fcfg.reports.template import rendered
-from fcfg.reports.tradeoff import tradeoff_panels
 from fcfg.support.files import file_name
 from fcfg.support.hashing import hex_digest
 from fcfg.support.outputs import Outputs

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
-from pydantic import BaseModel
 from torch import Tensor
 
-from fcfg.evaluation.pictures import INDEX
+from fcfg.evaluation.pictures import read_index
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.reports.comparison import Comparison
 from fcfg.reports.measures import Row
 from fcfg.reports.rule_styles import Setting
 from fcfg.reports.wording import in_words, listed, named
 from fcfg.sheet import difference_map, difference_scale, sheet
-from fcfg.support.config_files import parse_json, read_text, validate
-from fcfg.support.errors import InputError
-from fcfg.support.images import images_from_bytes, read_images, to_png
+from fcfg.support.images import images_from_bytes, to_png
 
 _MANY, _FEW = 6, 3  # images in a strip of counterfactuals, and in one with difference maps
 
@@ -78,77 +73,23 @@ class Album:
         return [Group(title, {"": images[rows]}) for title, images in shown.items()]
 
 
-class _Answers(BaseModel):
-    do: str
-    guidance: str = ""
-    counterfactual: list[str]
-    reversed: list[str] | None = None
-
-
-class _Index(BaseModel):
-    """Paths of the pictures that an evaluation kept in its folder."""
-
-    folder: Path
-    images: list[str]
-    factual: list[str]
-    truth: list[_Answers]
-    rows: list[_Answers]
-
-    def read(self, paths: Sequence[str], names: Sequence[str]) -> Tensor:
-        """Read the pictures of some images, which must lie in the folder."""
-        known, folder = dict(zip(self.images, paths, strict=False)), self.folder.resolve()
-        pictures: list[Image.Image] = []
-        for path in (known.get(name, "") for name in names):
-            file = (folder / path).resolve()
-            if folder not in file.parents:
-                raise _refusal(folder, f"a picture elsewhere, '{path}'")
-            try:
-                with Image.open(file) as picture:
-                    pictures.append(picture.convert("RGB"))  # beside coloured maps
-            except OSError as error:
-                raise _refusal(folder, f"a picture that cannot be read, '{path}'") from error
-        return read_images(pictures, channels=3)
-
-
-def _index_of(folder: Path | None) -> _Index | None:
-    """Read the index of the pictures that an evaluation kept; None if it kept none."""
-    if folder is None or not (folder / INDEX).exists():
-        return None
-    subject, do = f"pictures {folder / INDEX}", "remove the folder of pictures"
-    text = read_text(folder / INDEX, subject, expected="the index of pictures")
-    values = parse_json(text, subject, do=do) | {"folder": folder}
-    return validate(_Index, values, subject)
-
-
-def _refusal(folder: Path, got: str) -> InputError:
-    return InputError(
-        f"pictures {folder / INDEX}",
-        expected="the index that 'fcfg evaluate' wrote",
-        got=got,
-        do="remove the folder of pictures to have a report without them",
-    )
-
-
 def read_album(comparison: Comparison) -> Album | None:
     """Read the pictures of the images that all runs with pictures have; None if there are none."""
-    found = {run: own for run in comparison.runs if (own := _index_of(run.result.folder))}
+    found = {run: own for run in comparison.runs if (own := read_index(run.result.folder))}
     every = [own.images for own in found.values()]
     names = [name for own in every[:1] for name in own if all(name in other for other in every)]
     if not names:
         return None
-    first = next(iter(found.values()))
-    truth: dict[str, Tensor] = {}
+    first, truth = next(iter(found.values())), dict[str, Tensor]()
     answers, back = dict[Row, Tensor](), dict[Row, Tensor]()
-    for run, own in found.items():
+    for own in found.values():
         truth = {one.do: own.read(one.counterfactual, names) for one in own.truth} | truth
-        kept = {(one.do, one.guidance): one for one in own.rows}
-        for row in (
-            row for one in comparison.measured.values() for row in one.rows if row.run is run
-        ):
-            if one := kept.get((row.cell.do, row.cell.guidance)):
-                answers[row] = own.read(one.counterfactual, names)
-                if one.reversed:
-                    back[row] = own.read(one.reversed, names)
+    kept = {(run, one.do, one.guidance): one for run, own in found.items() for one in own.rows}
+    for row in (row for measured in comparison.measured.values() for row in measured.rows):
+        if one := kept.get((row.run, row.cell.do, row.cell.guidance)):
+            answers[row] = found[row.run].read(one.counterfactual, names)
+            if one.reversed:
+                back[row] = found[row.run].read(one.reversed, names)
     return Album(tuple(names), first.read(first.factual, names), truth, answers, back)
 
 

@@ -1,16 +1,19 @@
-"""Trade-off curves: how far the target moved, against what else moved with it."""
+"""Charts: how far every attribute moved, and the target against what else moved with it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
+from fcfg.evaluation.metric_table import Metric
 from fcfg.metrics import Estimate
 from fcfg.reports.comparison import Comparison
 from fcfg.reports.measures import Row, estimated
 from fcfg.reports.rule_styles import STYLES, Setting
 from fcfg.reports.svg import Panel, around
+from fcfg.reports.table import Column
 from fcfg.reports.template import rendered
 
 
@@ -84,3 +87,28 @@ def lines(points: Sequence[Point]) -> list[list[Point]]:
         sizes = {point: some.get(along, 0.0) for point, some in weights.items()}
         joined += [sorted(group, key=sizes.__getitem__) for group in groups.values()]
     return joined
+
+
+def bar_panels(comparison: Comparison, metric: Metric) -> list[Panel]:
+    """One drawing for each intervention that has values, all on the same scales.
+
+    Of one run all settings are shown, of several those that represent the models.
+    """
+    panels: dict[str, list[tuple[Column, list[tuple[Row, Estimate]]]]] = {}
+    ends: dict[str, list[float]] = {}  # by unit
+    for do in comparison.dos:
+        measured = comparison.measured[do]
+        rows = measured.rows if comparison.is_alone else comparison.picked(do)
+        for column, values in measured.every.items():
+            if column.metric != metric.name or not column.attribute:
+                continue
+            bars = [(row, value) for row in rows if (value := estimated(values[row]))]
+            if bars:
+                panels.setdefault(do, []).append((column, bars))
+                parts = ((value.low, value.value, value.high) for _, value in bars)
+                ends.setdefault(column.unit, []).extend(end for some in parts for end in some)
+    scales = {unit: around(some, 136, 310) for unit, some in ends.items()}
+    name, draw = metric.name.replace("_", "-"), partial(rendered, "bars.svg.jinja", metric=metric)
+    return [
+        Panel(f"{name}-{do}", draw(do=do, blocks=own, scales=scales)) for do, own in panels.items()
+    ]
