@@ -502,23 +502,23 @@ def test_a_network_that_answers_nan_is_refused_and_what_is_finished_kept(
 
 def test_a_run_is_discarded_whole_and_nothing_else(tmp_path: Path) -> None:
     before = evaluation(tmp_path, asked(images=5), block=2, pictures=1)
-    assert not before.is_finished()
-    before.discard()  # there is nothing
+    assert not before.folder.is_finished()
+    before.folder.discard()  # there is nothing
     (tmp_path / "results-0-of-1.jsonl").write_text('{"kind": "r')  # killed at its first line
-    assert not before.is_finished()
+    assert not before.folder.is_finished()
     before.run()
-    assert before.is_finished()
+    assert before.folder.is_finished()
     (tmp_path / "features" / "own.safetensors").write_text("mine")
     run = evaluation(tmp_path, asked(images=3), block=2, pictures=1)
     with refused("results", "one run", "--out"):
-        run.is_finished()
+        run.folder.is_finished()
     with refused("results", "an evaluation of 'tiny'", "got an evaluation of 'other'", "--out"):
-        evaluation(tmp_path, asked(name="other")).discard()
-    run.discard()
+        evaluation(tmp_path, asked(name="other")).folder.discard()
+    run.folder.discard()
     assert [path.name for path in tmp_path.rglob("[!.]*")] == ["features", "own.safetensors"]
     assert len(run.run().distances) == 6  # of its own features alone
     (tmp_path / "features" / "own.safetensors").unlink()
-    run.discard()
+    run.folder.discard()
     assert not list(tmp_path.rglob("[!.]*"))
 
 

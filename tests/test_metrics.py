@@ -24,7 +24,6 @@ from fcfg.metrics import (
     image_errors,
     image_mae,
     level_scores,
-    macro_auroc,
     mean,
     mean_absolute_error,
     ratio,
@@ -51,17 +50,17 @@ def levelled(levels: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("measured", "data", "options"),
+    ("data", "options"),
     [
-        (auroc, scored(), {}),
-        (auroc, scored(ties=True), {}),
-        (macro_auroc, levelled(), {"multi_class": "ovr", "average": "macro"}),
+        (scored(), {}),
+        (scored(ties=True), {}),
+        (levelled(), {"multi_class": "ovr", "average": "macro"}),
     ],
 )
-def test_an_auroc_and_every_draw_of_it_agree_with_scikit_learn(measured, data, options) -> None:
+def test_an_auroc_and_every_draw_of_it_agree_with_scikit_learn(data, options) -> None:
     scores, labels = data
     bootstrap = Bootstrap(N, resamples=50)
-    found = measured(scores, labels, bootstrap)
+    found = auroc(scores, labels, bootstrap)
     assert found.value == pytest.approx(roc_auc_score(labels, scores, **options), abs=1e-12)
     for counts, replicate in zip(bootstrap.counts, found.replicates, strict=True):
         expected = roc_auc_score(labels, scores, sample_weight=counts, **options)
@@ -71,7 +70,7 @@ def test_an_auroc_and_every_draw_of_it_agree_with_scikit_learn(measured, data, o
 def test_a_draw_of_one_class_has_no_auroc_and_is_left_out() -> None:
     rare = auroc([0.1, 0.2, 0.3, 0.9], [0, 0, 0, 1], Bootstrap(4), few=True)
     assert np.isnan(rare.replicates).mean() == pytest.approx(0.75**4 + 0.25**4, abs=0.05)
-    tiny = macro_auroc(np.eye(3), [0, 1, 2], Bootstrap(3), few=True)
+    tiny = auroc(np.eye(3), [0, 1, 2], Bootstrap(3), few=True)
     assert np.isnan(tiny.replicates).any()
     for found in (rare, tiny):
         assert (found.value, found.low, found.high) == (1, 1, 1)
@@ -83,7 +82,7 @@ def test_levels_that_do_not_occur_do_not_count(levels: tuple[int, int]) -> None:
     scores, labels = levelled(1 + levels[1])
     labels = np.where(labels == 1, levels[1], labels)
     bootstrap = Bootstrap(N, resamples=20)
-    found = macro_auroc(scores, labels, bootstrap)
+    found = auroc(scores, labels, bootstrap)
     each = [auroc(scores[:, level], labels == level, bootstrap) for level in levels]
     assert found.replicates == pytest.approx(np.mean([one.replicates for one in each], axis=0))
     assert found.value == pytest.approx(np.mean([one.value for one in each]))
@@ -92,12 +91,12 @@ def test_levels_that_do_not_occur_do_not_count(levels: tuple[int, int]) -> None:
 def test_what_has_no_auroc_is_refused() -> None:
     n, (scores, labels), bootstrap = MIN_IMAGES - 1, scored(), Bootstrap(N)
     levels = np.stack([-scores, scores], axis=1)
-    for measure, given in ((auroc, scores), (macro_auroc, levels)):
-        all_refused("AUROC", partial(measure, given[:n], labels[:n], Bootstrap(n)))
+    for given in (scores, levels):
+        all_refused("AUROC", partial(auroc, given[:n], labels[:n], Bootstrap(n)))
         for wrong in (np.ones(N), 2 * labels, labels[1:]):
-            all_refused("labels", partial(measure, given, wrong, bootstrap))
-    for wrong in (scores, np.full((N, 2), np.nan)):
-        all_refused("scores", partial(macro_auroc, wrong, labels, bootstrap))
+            all_refused("labels", partial(auroc, given, wrong, bootstrap))
+    for wrong in (scores[:, None], np.full((N, 2), np.nan), np.float64(1)):
+        all_refused("scores", partial(auroc, wrong, labels, bootstrap))
     assert auroc(scores[:n], labels[:n], Bootstrap(n), few=True).n == n
 
 

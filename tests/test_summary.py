@@ -238,7 +238,7 @@ def test_few_images_with_attributes_of_all_kinds_can_be_summarised(tmp_path: Pat
 @pytest.mark.parametrize(
     ("kept", "said"),
     [
-        (lambda lines: lines[:1], ("an empty run", "fcfg evaluate")),
+        (lambda lines: lines[:1], ("got 0 and 0", "fcfg evaluate")),
         (
             lambda lines: [one for k, one in enumerate(lines) if k % 3 or one["kind"] != "row"],
             ("12 rows", "the shards that are missing"),

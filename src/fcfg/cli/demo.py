@@ -52,7 +52,7 @@ def demo(
         provenance=collect_provenance(target, "tf32"),
     )
     if overwrite:
-        evaluation.discard()
-    if evaluation.is_finished():
+        evaluation.folder.discard()
+    if evaluation.folder.is_finished():
         print(f"{evaluation.out} holds a finished run; --overwrite starts it again.")
     run_and_show(evaluation, target, overwrite=overwrite)

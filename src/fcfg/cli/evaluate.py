@@ -126,7 +126,7 @@ def evaluate(
         batch_size=computing.rows(pipeline, subset.images.shape[2:]),
         **kept,
     )
-    evaluation.is_finished()  # refuses a folder with another run before anything is printed
+    evaluation.folder.is_finished()  # refuses a folder with another run before anything is printed
     pipeline.prepare(computing.precision, compile=compiled, batch_size=evaluation.block_size)
     run_and_show(evaluation, target, quiet=not computing.prints, report=report)
 

@@ -76,7 +76,7 @@ class Evaluation:
     @property
     def folder(self) -> RunFolder:
         """The files of the run."""
-        return RunFolder(self.out, self.shard)
+        return RunFolder(self.out, self.header)
 
     @property
     def rows(self) -> list[int]:
@@ -132,21 +132,13 @@ class Evaluation:
             **(self.provenance or {"command": "", "commit": None, "environment": {}}),
         }
 
-    def is_finished(self) -> bool:
-        """Return whether the folder holds all rows; refuse one that holds another run."""
-        return self.folder.is_finished(self.header)
-
-    def discard(self) -> None:
-        """Remove a run of this experiment and model from the folder, and no other files."""
-        self.folder.discard(self.header)
-
     def run(self, on_progress: OnProgress | None = None) -> Result:
         """Answer the open questions of this shard; return all results in the folder.
 
         ``on_progress`` is called after every step with the share of the work that is done.
         """
         folder = self.folder
-        with folder.writing(self.header) as lines:
+        with folder.writing() as lines:
             _Runner(self, folder, lines).run(on_progress)
             return folder.completed()
 

@@ -26,8 +26,9 @@ from fcfg.support.outputs import make_folder
 class RunFolder:
     """The files of a run, as one shard sees them."""
 
-    def __init__(self, path: Path, shard: tuple[int, int] = (0, 1)) -> None:
-        self.path, self.count = path, shard[1]
+    def __init__(self, path: Path, header: JSON) -> None:
+        shard = header["shard"]
+        self.path, self.header, self.count = path, header, shard[1]
         self.name = f"results-{shard[0]}-of-{shard[1]}"  # of this shard
         self.features = FeatureFiles(path, shard[0])
 
@@ -40,19 +41,19 @@ class RunFolder:
         firsts = (next(read_lines(path, unfinished=True), None) for path in self._result_files)
         return [first[1] for first in firsts if first is not None]
 
-    def is_finished(self, header: JSON) -> bool:
+    def is_finished(self) -> bool:
         """Return whether all rows are there; refuse the folder of another run."""
         self._check_pictures()
         if not self._headers:
             return False  # empty, or killed before the first line was complete
         result = read_results(self.path, unfinished=True)
-        check_same_run(self.path, header, result.header)
+        check_same_run(self.path, self.header, result.header)
         return not result.missing
 
-    def discard(self, header: JSON) -> None:
+    def discard(self) -> None:
         """Remove a run of the same experiment and model, and no other files."""
         for other in self._headers:
-            check_same_experiment(self.path, header, other)
+            check_same_experiment(self.path, self.header, other)
         if files := self._result_files:  # which go last, since they say whose the others are
             self.features.remove()
             remove_pictures(self.path)
@@ -60,13 +61,13 @@ class RunFolder:
                 path.unlink()
 
     @contextmanager
-    def writing(self, header: JSON) -> Generator[list[JSON]]:
+    def writing(self) -> Generator[list[JSON]]:
         """Lock the result file of this shard; give all lines of it, the header first."""
         make_folder(self.path)
         with single_writer(self.path, f".{self.name}.lock"):
             self._check_pictures()
             self._check_shards()
-            lines = begin_file(self.path / f"{self.name}.jsonl", header)
+            lines = begin_file(self.path / f"{self.name}.jsonl", self.header)
             read_results(self.path, unfinished=True)  # refuses shards of another run
             yield lines
 

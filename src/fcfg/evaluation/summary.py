@@ -32,7 +32,6 @@ from fcfg.metrics import (
     correlation,
     directions,
     level_scores,
-    macro_auroc,
     mean,
     mean_absolute_error,
     ratio,
@@ -143,21 +142,13 @@ def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summar
 
 
 def check_whole(result: Result) -> None:
-    """Refuse a run without rows, or one that is not finished."""
-    header = result.header
-    if not result.rows:
+    """Refuse a run that is not finished."""
+    rows, images = len(result.rows), len(result.header["images"])
+    if not rows or result.missing or len(result.real) < images:
         raise InputError(
-            f"results of '{header['experiment']}'",
-            expected="at least one row",
-            got="an empty run",
-            do="run 'fcfg evaluate' until it has some",
-        )
-    if result.missing or len(result.real) < len(header["images"]):
-        raise InputError(
-            f"results of '{header['experiment']}'",
-            expected=f"{len(result.rows) + result.missing:,} rows, and "
-            f"{len(header['images']):,} real images",
-            got=f"{len(result.rows):,} and {len(result.real):,}",
+            f"results of '{result.header['experiment']}'",
+            expected=f"{rows + result.missing:,} rows, and {images:,} real images",
+            got=f"{rows:,} and {len(result.real):,}",
             do="run the same 'fcfg evaluate' again, or the shards that are missing",
         )
 
@@ -227,8 +218,7 @@ class _Builder:
             if isinstance(attribute, Continuous):
                 found = mean_absolute_error(scores, wanted, self.bootstrap)
             elif self.n >= MIN_IMAGES and len(np.unique(wanted)) > 1:
-                measure = auroc if isinstance(attribute, Binary) else macro_auroc
-                found = measure(scores, wanted, self.bootstrap).scaled(100)
+                found = auroc(scores, wanted, self.bootstrap).scaled(100)
             else:
                 continue
             estimates[attribute.name] = found

@@ -5,7 +5,6 @@ from fcfg.metrics.effectiveness import (
     auroc,
     auroc_of_rows,
     correlation,
-    macro_auroc,
     mean_absolute_error,
 )
 from fcfg.metrics.frechet import Inception, find_inception, frechet_distance
@@ -39,7 +38,6 @@ __all__ = [
     "image_errors",
     "image_mae",
     "level_scores",
-    "macro_auroc",
     "mean",
     "mean_absolute_error",
     "minimality",

@@ -24,18 +24,43 @@ def auroc(
 ) -> Estimate:
     """Area under the ROC curve, from 0 to 1; 0.5 is chance.
 
+    With scores of several levels it is that of each level against the others, averaged over the
+    levels that occur.
+
     >>> auroc([0.1, 0.4, 0.4, 0.8], [0, 0, 1, 1], Bootstrap(4), few=True).value
     0.875
 
     Args:
-        scores: Scores that rise with the probability of label 1, (n,).
-        labels: 0 or 1, (n,); both must occur.
+        scores: Scores that rise with the probability of label 1, (n,), or of each level,
+            (n, levels).
+        labels: Level of each image, 0 to levels - 1, (n,); at least two must occur.
         bootstrap: Bootstrap over the same images.
         few: Whether to allow fewer than :data:`MIN_IMAGES`.
     """
-    label = _check_labels(labels, 2, bootstrap, few)
-    score = check_column("scores", scores, bootstrap)
-    return bootstrap.estimate(lambda weights: auroc_of_rows(score, label == 1, weights))
+    if bootstrap.n < MIN_IMAGES and not few:
+        got = f"{bootstrap.n}: too few images for a metric"
+        do = "evaluate more images, or pass few=True"
+        raise InputError("AUROC", expected=f"at least {MIN_IMAGES} images", got=got, do=do)
+    given = np.asarray(scores, dtype=np.float64)
+    if given.ndim == 2 and given.shape[1] < 2:
+        expected, do = "shape (n, levels), at least two levels", "give one column as (n,)"
+        raise InputError("scores", expected=expected, got=f"shape {given.shape}", do=do)
+    levels = dict(enumerate(given.T)) if given.ndim == 2 else {1: given}
+    for column in levels.values():
+        check_column("scores", column, bootstrap)
+    label, last = check_column("labels", labels, bootstrap), max(levels)
+    found = np.unique(label).tolist()
+    if len(found) < 2 or not set(found) <= set(range(last + 1)):
+        expected = f"at least two levels, numbered 0 to {last}"
+        do = "an AUROC of one class has no value; choose images of several"
+        raise InputError("labels", expected=expected, got=f"{found[:5]}", do=do)
+
+    def average(weights: Floats) -> Floats:
+        areas = [auroc_of_rows(column, label == k, weights) for k, column in levels.items()]
+        with np.errstate(invalid="ignore"):  # a row of weights with a single level has none
+            return np.nansum(areas, axis=0) / np.isfinite(areas).sum(axis=0)
+
+    return bootstrap.estimate(average)
 
 
 def auroc_of_rows(scores: Floats, is_one: NDArray[np.bool_], weights: Floats) -> Floats:
@@ -51,48 +76,6 @@ def auroc_of_rows(scores: Floats, is_one: NDArray[np.bool_], weights: Floats) ->
     beaten = np.einsum("ij,ij->j", ones, below[first] + below[last]) / 2  # of equal scores, half
     with np.errstate(invalid="ignore"):
         return beaten / (ones.sum(axis=0) * below[-1])
-
-
-def macro_auroc(
-    scores: ArrayLike, labels: ArrayLike, bootstrap: Bootstrap, *, few: bool = False
-) -> Estimate:
-    """AUROC of each level against the others, averaged over the levels that occur.
-
-    Args:
-        scores: Score of every level, (n, levels).
-        labels: Level of each image, 0 to levels - 1, (n,); at least two must occur.
-        bootstrap: Bootstrap over the same images.
-        few: Whether to allow fewer than :data:`MIN_IMAGES`.
-    """
-    columns = np.asarray(scores, dtype=np.float64)
-    if columns.ndim != 2 or columns.shape[1] < 2:
-        expected, do = "shape (n, levels), at least two levels", "use auroc for one column"
-        raise InputError("scores", expected=expected, got=f"shape {columns.shape}", do=do)
-    label = _check_labels(labels, columns.shape[1], bootstrap, few)
-    for column in columns.T:
-        check_column("scores", column, bootstrap)
-
-    def average(weights: Floats) -> Floats:
-        areas = [auroc_of_rows(column, label == k, weights) for k, column in enumerate(columns.T)]
-        with np.errstate(invalid="ignore"):  # a row of weights with a single level has none
-            return np.nansum(areas, axis=0) / np.isfinite(areas).sum(axis=0)
-
-    return bootstrap.estimate(average)
-
-
-def _check_labels(labels: ArrayLike, levels: int, bootstrap: Bootstrap, few: bool) -> Floats:
-    """Return labels of at least two levels, or refuse them, or too few images."""
-    if bootstrap.n < MIN_IMAGES and not few:
-        got = f"{bootstrap.n}: too few images for a metric"
-        do = "evaluate more images, or pass few=True"
-        raise InputError("AUROC", expected=f"at least {MIN_IMAGES} images", got=got, do=do)
-    label = check_column("labels", labels, bootstrap)
-    found = np.unique(label).tolist()
-    if len(found) < 2 or not set(found) <= set(range(levels)):
-        expected = f"at least two levels, numbered 0 to {levels - 1}"
-        do = "an AUROC of one class has no value; choose images of several"
-        raise InputError("labels", expected=expected, got=f"{found[:5]}", do=do)
-    return label
 
 
 def mean_absolute_error(values: ArrayLike, targets: ArrayLike, bootstrap: Bootstrap) -> Estimate:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from fcfg.causal.attributes import AttributeSpace
 from fcfg.evaluation.metric_table import METRICS, Metric
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.evaluation.summary import summarise
@@ -47,11 +46,6 @@ class Comparison:
     def is_alone(self) -> bool:
         """Whether there is one run, whose settings are compared."""
         return len(self.runs) == 1
-
-    @property
-    def space(self) -> AttributeSpace:
-        """Attributes of all runs."""
-        return self.runs[0].summary.space
 
     @property
     def dos(self) -> tuple[str, ...]:
