@@ -31,16 +31,15 @@ def held(found: list[Check], claim: str) -> Counter[bool | None]:
     return Counter(check.holds for check in found if check.claim == claim)
 
 
-def test_every_claim_holds_where_effects_are_the_paper_s(agreeing: Summary) -> None:
+def test_claims_hold_where_effects_are_the_paper_s_and_none_where_they_are_the_opposite(
+    agreeing, opposite
+) -> None:
     found = checks(agreeing)
     assert {check.holds for check in found} == {True}
     assert {check.paper for check in found if "shift" not in check.claim} == {True}
     assert {check.paper for check in found if "shift" in check.claim} == {None}
     assert held(found, AMPLIFIES) == {True: 4}
     assert held(found, TARGET) == held(found, "reverses closer (LPIPS)") == {True: 2}
-
-
-def test_no_claim_holds_where_effects_are_the_opposite(opposite: Summary) -> None:
     found = checks(opposite)
     assert {check.holds for check in found} == {False, None}
     assert held(found, "reverses closer (MAE)") == {False: 2}
@@ -92,15 +91,12 @@ def test_the_paper_s_own_numbers_are_held_against_its_claims(tmp_path: Path) -> 
     assert said["reverses closer (LPIPS)", "smiling"] is False
 
 
-def test_rivals_have_the_same_rule_and_strength() -> None:
+def test_rivals_have_the_same_rule_and_strength_or_there_is_none(tmp_path: Path) -> None:
     texts = ["none", "cfg:3", "cfg++:0.02", "fcfg++:affected=0.02,invariant=0.008", "apg:3"]
     assert rivals([*texts, FCFG, "fcfg:affected=2.0,invariant=1.2", "fcfg:a=3.0,b=3.0"]) == [
         ("cfg++:0.02", "fcfg++:affected=0.02,invariant=0.008"),
         ("cfg:3", FCFG),
     ]
-
-
-def test_a_guidance_that_is_not_there_for_an_intervention_has_no_rival(tmp_path: Path) -> None:
     made = fake_results.known_summary(tmp_path)
     del made.cells["male", FCFG]
     assert {check.do for check in checks(made)} == {"smiling"}

@@ -160,11 +160,14 @@ def test_the_default_is_anchored_except_for_the_paper(pipeline: CounterfactualPi
     assert pipeline.abduct(faces, attributes, sampling="paper").path is None
 
 
-def test_a_solver_that_evaluates_elsewhere_shares_nothing(pipeline) -> None:
+def test_what_is_known_is_shared_as_far_as_it_can_be(pipeline) -> None:
     """Fixed-point abduction evaluates at its iterates, so the factual branch takes all rows."""
     _, pair = ask(pipeline, guidance=Guidance.none(), sampling="fixed-point:2 uniform 6")
     assert pair.abduction.path.noises is None
     assert pair.evaluations == 2 * 6 + 6 + 6
+    faces, attributes = mixture_faces(pipeline, 2)
+    predictor = ConditionalPredictor(pipeline.denoiser, pipeline.denoiser.condition(attributes))
+    assert _KnownPredictor(predictor, faces, faces[None], 1).init(faces) == predictor.init(faces)
 
 
 def test_an_experiment_anchors_all_guidances_or_none() -> None:
@@ -172,9 +175,3 @@ def test_an_experiment_anchors_all_guidances_or_none() -> None:
     asked = Experiment(**(values | {"anchor": True}))
     assert asked.guidance == ("none", "cfg:2.0;anchor=true")
     assert asked.also == {"male": ("none;anchor=true",)}
-
-
-def test_known_evaluations_keep_the_state_of_the_predictor(pipeline) -> None:
-    faces, attributes = mixture_faces(pipeline, 2)
-    predictor = ConditionalPredictor(pipeline.denoiser, pipeline.denoiser.condition(attributes))
-    assert _KnownPredictor(predictor, faces, faces[None], 1).init(faces) == predictor.init(faces)

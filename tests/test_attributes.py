@@ -46,15 +46,12 @@ def test_decoding_inverts_encoding(rows: list[tuple[bool, int, float]]) -> None:
     assert [column.dtype for column in rounded.values()] == [c.dtype for c in parsed.values()]
 
 
-def test_what_is_decoded_is_legal() -> None:
+def test_what_is_decoded_is_legal_and_arrays_stay_those_of_their_callers() -> None:
     between = np.array([[0.6, 0.2, 0.5, 0.3, 1.00001], [0.4, 0.1, 0.2, 0.7, -1.00001]])
     decoded = SPACE.decode(between.astype(np.float32))
     legal = {"smiling": [1, 0], "hair": ["fair", "grey"], "age": [80, 20]}
     assert same(decoded, SPACE.parse(legal))
     assert same(SPACE.parse(decoded), decoded)
-
-
-def test_callers_may_change_their_arrays_and_hold_names_as_objects() -> None:
     mine = np.array([30.0, 40.0])
     parsed = AGE.parse(mine)
     mine[:] = 80
@@ -117,16 +114,13 @@ YEARS, SMILING = Continuous("age", 0, 100), Binary("smiling")
 COLD = Continuous("temperature", -40, 40)
 
 
-def test_a_text_is_a_value_or_a_change_of_the_factual_one() -> None:
+def test_a_text_is_a_value_or_a_change_and_one_that_may_mean_either_is_refused() -> None:
     factual = np.array([20.0, 50.0])
     changes = {"40": [40, 40], "=40": [40, 40], "+5": [25, 55], "+=5": [25, 55], " -5 ": [15, 45]}
     changes |= {"-=5": [15, 45], "+10%": [22, 55], "-10%": [18, 45]}
     for text, expected in (changes | {"*1.5": [30, 75], "*5e-1": [10, 25]}).items():
         assert intervened(YEARS, text, factual).tolist() == pytest.approx(expected)
         assert factual.tolist() == [20, 50]
-
-
-def test_a_minus_that_may_mean_either_is_refused_and_a_number_is_a_value() -> None:
     factual = np.array([10.0, -10.0])
     with refused("intervention on 'temperature'", "'=-5' for the value -5", "'-=5' for a decr"):
         intervened(COLD, "-5", factual)
@@ -134,16 +128,13 @@ def test_a_minus_that_may_mean_either_is_refused_and_a_number_is_a_value() -> No
         assert intervened(COLD, value, factual).tolist() == found
 
 
-def test_binary_values_are_flipped_or_named_and_levels_are_names_whatever_they_are() -> None:
+def test_binary_values_are_flipped_or_named_and_a_text_that_leads_nowhere_is_refused() -> None:
     values = {"flip": [1, 0], "=1": [1, 1], "true": [1, 1], "False": [0, 0], "YES": [1, 1]}
     for text, expected in values.items():
         assert intervened(SMILING, text, np.array([0, 1])).tolist() == expected
     change = Categorical("change", ["+1", "flip", "-10%"])
     for text, level in {"flip": 1, "+1": 0, "=flip": 1}.items():
         assert intervened(change, text, np.array([0, 2])).tolist() == [level, level]
-
-
-def test_a_text_that_leads_nowhere_is_refused() -> None:
     for text in ("+60", "-30", "flip", "10%", "*10%", "+", "+inf", "--1", "+5_0", "=old"):
         refused("intervention on 'age'").by(intervened, YEARS, text, np.array([20.0, 50.0]))
     for text in ("+1", "maybe"):

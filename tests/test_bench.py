@@ -84,15 +84,12 @@ def test_the_plain_loop_of_a_flow_is_that_of_euler(model: fcfg.CounterfactualPip
     assert (images - work.images).abs().max() > ROUNDED
 
 
-def test_operations_of_the_papers_network() -> None:
+def test_operations_are_counted_and_random_attributes_are_legal() -> None:
     with torch.device("meta"):
         pipeline = from_preset("celeba-hq")
     assert sum(p.numel() for p in pipeline.denoiser.parameters()) == 60_511_331
     work = Workload(pipeline, torch.empty(1, 3, 64, 64), {}, {}, 1)
     assert work.row_flops / 1e9 == pytest.approx(22.85, abs=0.005)
-
-
-def test_random_attributes_are_legal() -> None:
     kinds = Binary("sex"), Continuous("age", 20, 80), Categorical("race", ["a", "b", "c"])
     space = AttributeSpace(kinds)
     table = space.parse(random_table(space, 200))

@@ -110,7 +110,9 @@ def test_the_weight_is_the_one_that_makes_up_for_what_the_network_underestimates
         assert own.truth == {}
 
 
-def test_every_rule_with_a_weight_for_the_target_finds_the_same(found) -> None:
+def test_every_rule_with_a_weight_for_the_target_finds_the_same_and_more_images_say_more(
+    found,
+) -> None:
     """Without anchor as well; contrast over groups is contrast here, where they do not mix."""
     for text in ("fcontrast:affected=2,invariant=1;anchor=true", "fcontrast:smiling=1,male=1"):
         other = chosen(shrunk(), guidance=Guidance.parse(text))
@@ -120,9 +122,6 @@ def test_every_rule_with_a_weight_for_the_target_finds_the_same(found) -> None:
     smiling, male = (other.attributes[name].weight for name in RIGHT)
     assert dict(other.guidance(["male", "smiling"]).weights) == {"smiling": smiling, "male": male}
     assert dict(other.guidance(["male"]).weights) == {"smiling": 1.0, "male": male}
-
-
-def test_more_images_make_shorter_intervals(found) -> None:
     more = chosen(shrunk(), images=300, count=150)
     for name, own in found.attributes.items():
         assert more.attributes[name].high - more.attributes[name].low < own.high - own.low

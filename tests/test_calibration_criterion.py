@@ -60,7 +60,7 @@ def smiling(spread: float, *, at_least_real: bool) -> AttributeWeight:
     return weight(real, lambda w: (w + spread * NOISE[1])[:, None], at_least_real=at_least_real)
 
 
-def test_the_distance_is_the_energy_distance_and_counts_are_repetitions() -> None:
+def test_the_distance_is_the_energy_distance_and_the_smallest_value_that_of_a_parabola() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal(12), 1 + 2 * rng.standard_normal(9)
     counts, others = (Bootstrap(n, resamples=3).counts for n in (12, 9))
@@ -69,9 +69,6 @@ def test_the_distance_is_the_energy_distance_and_counts_are_repetitions() -> Non
         repeated = np.repeat(x, counts[row].astype(int)), np.repeat(y, others[row].astype(int))
         assert found[row] == pytest.approx(reference(*repeated) ** 2)  # scipy takes the root
     assert np.isfinite(energy_distance(x, y, np.zeros((1, 12)), np.ones((1, 9)))).all()
-
-
-def test_the_smallest_value_is_that_of_a_parabola_around_it() -> None:
     x = np.array([1.0, 1.5, 2.5])
     np.testing.assert_allclose(lowest(x, np.stack([(x - 1.7) ** 2, -x], axis=1)), [1.7, 2.5])
 
@@ -162,7 +159,7 @@ def test_real_images_of_a_level_or_near_a_value_are_compared_with() -> None:
     )
 
 
-def test_answers_are_told_apart_as_well_as_real_images_with_some_certainty() -> None:
+def test_raised_weights_are_no_larger_than_they_must_be() -> None:
     matched, raised = (smiling(1.0, at_least_real=yes) for yes in (False, True))
     assert matched.weight == pytest.approx(1.0, abs=0.1)
     assert raised.raised_from == matched.weight
@@ -176,9 +173,6 @@ def test_answers_are_told_apart_as_well_as_real_images_with_some_certainty() -> 
     ahead = raised.separation[1] - raised.separation[0]
     assert 0.03 < ahead < 0.09
     assert raised.weight <= max(side.high for side in raised.directions.values())
-
-
-def test_clear_answers_keep_their_weight_and_noisy_ones_get_what_a_direction_may_need() -> None:
     matched, raised = (smiling(0.4, at_least_real=yes) for yes in (False, True))
     assert raised == matched
     assert raised.raised_from is None

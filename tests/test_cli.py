@@ -151,16 +151,13 @@ def test_a_command_ends_with_a_code_and_a_line_and_a_bug_with_its_traceback(
         assert caught.value is bug
 
 
-def test_warnings_are_one_line(monkeypatch, capsys) -> None:
+def test_warnings_are_one_line_and_a_closed_pipe_is_quiet(monkeypatch, capsys) -> None:
     as_train(monkeypatch, lambda: warnings.warn("the disk is\nnearly full", stacklevel=1))
     shown = warnings.showwarning
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert typed(capsys, "train").err == "fcfg: warning: the disk is nearly full\n"
     assert warnings.showwarning is shown
-
-
-def test_a_closed_pipe_is_quiet(monkeypatch, capsys) -> None:
     end, start = os.pipe()
     os.close(end)
     with os.fdopen(start, "w") as pipe:
@@ -210,16 +207,15 @@ def test_a_working_directory_that_is_gone_is_one_line(tmp_path, monkeypatch, cap
     assert (done.returncode, done.stderr) == (2, f"{line}\n")
 
 
-def test_a_closed_descriptor_leads_nowhere() -> None:
+def test_closed_descriptors_lead_nowhere_and_streams_are_as_before_when_a_command_ends(
+    monkeypatch,
+) -> None:
     end, start = os.pipe()
     os.close(end)  # the lowest that is free now
     open_closed([end])
     assert os.path.samestat(os.fstat(end), os.stat(os.devnull))
     os.close(end)
     os.close(start)
-
-
-def test_streams_are_as_before_when_a_command_ends(monkeypatch) -> None:
     before = sys.stdout, sys.stderr, sys.stdout.errors, sys.stderr.errors
     assert main(["--version"]) == 0
     assert (sys.stdout, sys.stderr, sys.stdout.errors, sys.stderr.errors) == before
@@ -307,12 +303,9 @@ def test_generate_works_without_a_judge(faces, tmp_path: Path, capsys) -> None:
     assert "judge" not in typed(capsys, *words, "--attributes", GIVEN).out
 
 
-def test_every_model_and_intervention_has_a_folder_of_its_own() -> None:
+def test_a_folder_of_ones_own_or_one_that_is_taken(model, faces, capsys) -> None:
     found = Request((), do={"age": "*1.5", "hair": "red"}, model="runs/tiny").folder
     assert found == Path("counterfactuals/tiny/age=x1.5,hair=red")
-
-
-def test_a_folder_that_is_taken_is_refused_before_a_picture_is_read(model, faces, capsys) -> None:
     words = asking(model, "--out", "out", images=str(faces[0]))
     assert main([*words, "--do", "age=80"]) == 0
     faces[0].write_bytes(b"no picture")

@@ -220,15 +220,12 @@ def test_a_batch_is_as_many_batches_of_one(pipeline, guidance) -> None:
         assert torch.allclose(alone.trajectory.x[0], whole.trajectory.x[row], atol=1e-10)
 
 
-def test_no_call_has_more_rows_than_the_batch_size(pipeline) -> None:
+def test_no_call_has_more_rows_than_the_batch_size_and_steps_say_whose_they_are(pipeline) -> None:
     guidance = Guidance.fcfg(affected=3, invariant=1)
     with counted_rows(pipeline) as seen:
         ask(pipeline, n=10, guidance=guidance, batch_size=7, sampling="ddim uniform 2")
     assert max(seen) == 7  # abduction: one row an image
     assert sorted(set(seen)) == [3, 6, 7]  # prediction: two images of three rows
-
-
-def test_steps_are_reported_with_the_images_they_are_about(pipeline) -> None:
     seen: list[StepRecord] = []
     how = {"sampling": "ddim uniform 3", "batch_size": 4, "on_step": seen.append}
     ask(pipeline, n=5, guidance=Guidance.cfg(2.0), **how)
@@ -268,16 +265,13 @@ def test_dropout_and_gradients_are_off_during_a_run_and_back_on_after_it(tiny) -
     tiny.denoiser.eval()
 
 
-def test_networks_and_judge_move_with_the_pipeline() -> None:
+def test_networks_move_with_the_pipeline_and_images_alone_are_clamped(pipeline) -> None:
     judge = nn.Linear(1, 1)
     made = mixture_pipeline()
     moved = CounterfactualPipeline(made.denoiser, made.scm, judge=judge, provenance={"seed": 1})
     assert moved.to("meta") is moved
     assert judge.weight.device.type == moved.denoiser.device.type == "meta"
     assert moved.provenance == {"seed": 1}
-
-
-def test_images_are_clamped_and_the_trajectory_is_not(pipeline) -> None:
     _, pair = ask(pipeline, n=20, guidance=Guidance.cfg(8.0))
     assert pair.trajectory.x.abs().max() > 1
     assert pair.images.abs().max() == 1

@@ -50,16 +50,13 @@ def test_conversions_recover_noise_and_image_from_the_target(kind, t: int, seed:
     assert torch.allclose((x_t - noise * recovered) / signal, x_0, atol=1e-8)
 
 
-def test_a_block_is_a_two_layer_network_of_its_value() -> None:
+def test_a_block_is_a_two_layer_network_of_one_attribute() -> None:
     embedder = AttributeEmbedder(binary_space(1), width=8)
     first, second = embedder.branches[0][0], embedder.branches[0][2]
     value = torch.tensor([[0.3], [-2.0]])
     hidden = value * first.weight[:, 0] + first.bias
     expected = (hidden * hidden.sigmoid()) @ second.weight.T + second.bias
     assert torch.allclose(embedder(value), expected, atol=1e-6)
-
-
-def test_one_attribute_changes_one_block_only() -> None:
     hair = Categorical("hair", ["dark", "grey", "red"])
     space = AttributeSpace([Binary("smiling"), hair, Continuous("age", 0, 100)])
     embedder = AttributeEmbedder(space, width=8)
@@ -118,7 +115,7 @@ def test_the_state_is_float32_whatever_the_precision_of_the_network() -> None:
     assert model.state_dtype == condition.dtype == noise.dtype == torch.float32
 
 
-def test_joint_dropout_drops_all_or_nothing_at_its_rate() -> None:
+def test_dropout_is_of_all_attributes_or_of_each_at_its_rate() -> None:
     drawn = denoiser().draw((20_000, 1, 1, 1), torch.Generator().manual_seed(0), p_null=0.3)
     kept = drawn.keep.float().mean(dim=1)
     assert set(kept.tolist()) == {0.0, 1.0}
@@ -126,9 +123,6 @@ def test_joint_dropout_drops_all_or_nothing_at_its_rate() -> None:
     assert drawn.t.min() == 1
     assert drawn.t.max() == 1000
     assert abs(drawn.noise.std() - 1) < 0.02
-
-
-def test_group_dropout_drops_each_attribute_independently() -> None:
     shape, generator = (20_000, 1, 1, 1), torch.Generator().manual_seed(0)
     smiling, male, _ = denoiser().draw(shape, generator, p_null=0.5, p_group=0.2).keep.T
     assert abs((~smiling & ~male).float().mean() - (0.5 + 0.5 * 0.04)) < 0.015

@@ -98,7 +98,7 @@ def test_groups_that_add_up_have_no_gap_and_stay_apart(world: str) -> None:
     ]
 
 
-def test_two_attributes_that_interact_are_joined_and_no_others() -> None:
+def test_attributes_that_interact_are_joined_and_no_others() -> None:
     found = heard(diagnose(interacting(_02=1.0), FACES, ONES))
     gaps = {pair: gap.overall.value for pair, gap in found.pairs.items()}
     assert gaps.pop(("smiling", "young")) == pytest.approx(1 / 3**0.5)  # 1 of 1² + 1² + 1²
@@ -111,17 +111,11 @@ def test_two_attributes_that_interact_are_joined_and_no_others() -> None:
     assert found.suggested.overall.value < 1e-9
     assert found.verdict[0] == "These should share a group: smiling and young."
     assert "under do(smiling) (50 % [50, 50]) and do(young) (50 % [50, 50])" in found.verdict[2]
-
-
-def test_three_attributes_that_interact_only_together_share_one_group() -> None:
     found = heard(diagnose(interacting(_012=1.0), FACES, ONES))
     assert all(gap.overall.value < 1e-9 for gap in found.pairs.values())
     assert found.by_attribute.overall.value == pytest.approx(0.5)
     assert found.suggestion.groups == {"smiling-male-young": NAMES}
     assert "All attributes should share one group, as in CFG" in found.verdict[0]
-
-
-def test_weak_interactions_add_up_and_the_strongest_is_joined_first() -> None:
     pipeline = interacting(_01=0.2, _02=0.28, _12=0.2)  # of pairs of length √2: all below 0.2
     found = diagnose(pipeline, FACES, ONES)
     assert all(gap.overall.value < found.threshold for gap in found.pairs.values())
@@ -165,7 +159,7 @@ def test_a_gap_is_what_the_formula_says() -> None:
     assert drawn.std() == pytest.approx(1, abs=0.2)
 
 
-def test_times_count_by_their_push() -> None:
+def test_times_count_by_their_push_and_exact_predictions_gain_all() -> None:
     pipeline = mixture_pipeline()
     found = diagnose(pipeline, *mixture_faces(pipeline, 8), times=5)
     for gap in (found.by_attribute, *found.pairs.values()):
@@ -173,9 +167,6 @@ def test_times_count_by_their_push() -> None:
         expected = np.sqrt((push**2 * over_time**2).sum() / (push**2).sum())
         assert gap.overall.value == pytest.approx(expected)
         assert gap.missed == pytest.approx(np.sqrt((push**2 * over_time**2).sum()))
-
-
-def test_exact_predictions_gain_all_that_their_attributes_change() -> None:
     pipeline = independent_pipeline()
     found = diagnose(pipeline, *mixture_faces(pipeline, 200), noised=200, times=3)
     assert found.gain.low < 1 < found.gain.high
@@ -309,7 +300,7 @@ def test_what_cannot_be_diagnosed_is_refused() -> None:
 # The page and the command -----------------------------------------------------------------------
 
 
-def test_the_page_needs_no_other_file_and_escapes_names() -> None:
+def test_the_page_needs_no_other_file_and_no_two_lines_look_alike() -> None:
     found = heard(diagnose(interacting(_02=1.0), FACES, ONES))
     page = diagnosis_page(found, "<faces>", {"command": "a & b", "commit": None, "data": {"n": 1}})
     assert "<faces>" not in page
@@ -322,9 +313,6 @@ def test_the_page_needs_no_other_file_and_escapes_names() -> None:
     shown = re.findall(r" (\d+)%,transparent\)\"><\w+>([^<]+)", page)
     strengths = {text: int(strength) for strength, text in shown}
     assert (strengths["58 %"], strengths["0 %"], max(strengths.values())) == (60, 0, 60)
-
-
-def test_no_two_lines_of_a_chart_look_alike() -> None:
     found = heard(diagnose(interacting(_02=1.0), FACES, ONES))
     many = {f"x{number}": found.by_attribute for number in range(len(TINTS))}
     page = diagnosis_page(replace(found, by_intervention=many), "faces", {})

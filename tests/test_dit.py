@@ -48,14 +48,11 @@ def test_a_new_one_predicts_zero_and_then_knows_image_place_time_and_condition()
     assert torch.equal(made(x, t.float(), c), here)  # a flow calls it with floats
 
 
-def test_images_under_several_conditions_are_as_asked_one_by_one() -> None:
+def test_images_of_any_number_of_conditions_and_size_are_taken() -> None:
     made, (x, t, c) = network(), inputs()
     together = made(x, t, torch.cat([c, torch.zeros_like(c), -c]))
     one_by_one = torch.cat([made(x, t, each) for each in (c, torch.zeros_like(c), -c)])
     assert torch.allclose(together, one_by_one, atol=1e-12)
-
-
-def test_images_of_another_size_are_taken_too() -> None:
     x, t, c = inputs(12)
     assert network()(x, t, c).shape == x.shape
 

@@ -304,15 +304,12 @@ def test_a_bar_is_for_those_who_watch_and_lines_for_those_who_read_later(
     assert said(1.0, quiet=True) == []
 
 
-def test_a_device_that_is_not_there_is_refused() -> None:
+def test_a_device_that_is_not_there_is_refused_and_processes_have_a_gpu_each(monkeypatch) -> None:
     auto, cpu, *others = (Computing(device=name) for name in ("auto", "cpu", "gpu", "cuda"))
     assert auto.target == cpu.target == "cpu"  # tests hide what there is
     all_refused("device", *(partial(getattr, each, "target") for each in others))
 
-
-def test_processes_have_a_gpu_each_or_are_refused(monkeypatch) -> None:
-    """Not every launcher says how many processes there are."""
-
+    # Not every launcher says how many processes there are.
     def own(gpus: int, rank: int | None = None, processes: int | None = None) -> int:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
         for name, value in (("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", processes)):

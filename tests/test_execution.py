@@ -135,16 +135,13 @@ def test_precision_is_that_of_the_network_alone() -> None:
     assert 1e-4 < distance(exact, rounded) < 0.03  # bf16 has eight binary digits
 
 
-def test_only_a_gpu_has_tf32() -> None:
+def test_only_a_gpu_has_tf32_and_networks_lie_as_their_convolutions() -> None:
     for precision in ("auto", "tf32", "float32", "bf16"):
         asked = Execution(precision, compile=True, batch_size=7)
         both = on_gpu, on_cpu = asked.on("cuda:1"), asked.on(torch.device("cpu"))
         wanted = ("tf32", "float32") if precision in ("auto", "tf32") else (precision, precision)
         assert (on_gpu.precision, on_cpu.precision) == wanted
         assert all(replace(each, precision=precision) == asked for each in both)
-
-
-def test_a_loaded_network_is_laid_out_as_convolutions_like_it() -> None:
     network = fcfg.load("portraits").prepare().denoiser.network
     assert network.memory_format == torch.channels_last
     assert network.stem.weight.is_contiguous(memory_format=torch.channels_last)

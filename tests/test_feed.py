@@ -68,14 +68,11 @@ def test_a_batch_holds_the_rows_of_its_step_in_any_order_of_asking(room, monkeyp
     batches.close()
 
 
-def test_shares_of_processes_make_the_batch() -> None:
+def test_shares_of_processes_make_the_batch_and_factors_need_not_be_there() -> None:
     whole = feed(examples()).at(1)
     parts = [feed(examples(), slice(start, start + 2)).at(1) for start in (0, 2)]
     assert torch.equal(torch.cat([part.images for part in parts]), whole.images)
     assert torch.equal(torch.cat([part.values for part in parts]), whole.values)
-
-
-def test_without_factors_there_are_none_and_one_that_never_changes_is_nought() -> None:
     data = replace(examples(), factors={"smiling": np.full(10, 7.0)})
     assert scales_of(data) == {"smiling": (7.0, 1.0)}
     assert feed(data).at(0).factors.tolist() == [[0.0]] * 4

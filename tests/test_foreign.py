@@ -212,7 +212,7 @@ def test_what_cannot_be_built_again_is_not_saved(tmp_path: Path) -> None:
         ForeignPipeline(plain, scm()).save(tmp_path / "model")
 
 
-def test_a_record_says_what_the_codec_loses_of_each_picture(tmp_path: Path) -> None:
+def test_records_signals_and_diagnoses_are_measured_on_latents(tmp_path: Path) -> None:
     pipeline = model("sd3", torch.float32)
     files = draw(tmp_path, ["one.png"], 16)
     asked = {"do": {"hair": "grey"}, "attributes": "smiling=0,hair=dark", "sampling": 3}
@@ -221,9 +221,6 @@ def test_a_record_says_what_the_codec_loses_of_each_picture(tmp_path: Path) -> N
     record = json.loads((tmp_path / "out" / "record.json").read_text())
     assert record["images"][0]["round_trip"] == pytest.approx(result.round_trip)
     assert result.change is not None
-
-
-def test_signals_and_diagnoses_are_measured_on_latents() -> None:
     pipeline = model("sd3", torch.float32)
     x, table = images(pipeline), SPACE.parse(ASKED)
     losses = denoising_loss(pipeline.denoiser, x, table)

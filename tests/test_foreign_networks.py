@@ -132,7 +132,7 @@ def test_weights_of_monai_are_found_in_a_folder_of_one_file(tmp_path: Path) -> N
         assert torch.equal(other.state_dict()[own], weight)
 
 
-def test_a_codec_gives_the_scaled_mean_and_the_image_of_its_latents() -> None:
+def test_codecs_give_scaled_latents_and_their_images() -> None:
     network, _ = autoencoder()
     codec = Autoencoder(network, config_of(network, None), scale=0.2, shift=0.5)
     x = torch.randn(2, 3, 16, 16).clamp(-1, 1)
@@ -142,9 +142,6 @@ def test_a_codec_gives_the_scaled_mean_and_the_image_of_its_latents() -> None:
     assert torch.allclose(codec.decode(z), network.decode(mean).sample, atol=1e-5)
     assert (codec.channels, codec.factor) == (3, 2)
     assert z.shape == (2, 4, 8, 8)
-
-
-def test_a_codec_of_monai_sees_images_from_zero_to_one() -> None:
     network, config = volume_autoencoder()
     codec = Autoencoder(network, config, low=0.0)
     x = torch.randn(1, 1, 8, 8, 8).clamp(-1, 1).double()

@@ -153,14 +153,11 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> No
     assert any("conditioner" in name for name in weights(whole))
 
 
-def test_the_cost_of_a_foreign_network_is_known_beforehand() -> None:
+def test_a_foreign_network_has_a_cost_that_is_known_or_is_refused_before_the_run(tmp_path) -> None:
     about = describe(configuration(foreign()))
     assert about.parameters > 1000
     assert about.embedder_parameters > 8 * 3
     check_batches(configuration(foreign()))
-
-
-def test_what_makes_no_network_is_refused_before_the_run(tmp_path: Path) -> None:
     for change, words in (
         ({"network": {"name": "os.system"}}, ("network", "diffusers or MONAI", "os.system")),
         ({"conditioner": {"tokens": "context"}}, ("network", "context", "the conditioner")),

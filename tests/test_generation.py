@@ -165,15 +165,14 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path: Path, suff
     assert refusals > len(whole) // 23 - 5
 
 
-def test_folders_are_read_in_order_without_what_is_hidden(tmp_path: Path) -> None:
+def test_folders_are_read_in_order_and_files_that_are_not_there_or_twice_are_refused(
+    tmp_path, faces
+) -> None:
     draw(tmp_path / "in", ["c.png", "a.JPG", "b.jpeg", ".hidden.png", "below/d.png"])
     (tmp_path / "in" / "notes.txt").write_text("")
     (extra,) = draw(tmp_path, ["z.png"])
     found = find_pictures([extra, tmp_path / "in"])
     assert [path.name for path in found] == ["z.png", "a.JPG", "b.jpeg", "c.png"]
-
-
-def test_files_that_are_not_there_or_twice_are_refused(tmp_path: Path, faces: list[Path]) -> None:
     (tmp_path / "empty").mkdir()
     twice = [faces[0], tmp_path / "faces"]
     for files in (["gone.png", faces[0]], [], [tmp_path / "empty"], twice):
@@ -186,7 +185,7 @@ def test_files_that_are_not_there_or_twice_are_refused(tmp_path: Path, faces: li
 COMMAS = AttributeSpace([Categorical("hair", ["dark, brown", "fair"]), Binary("male")])
 
 
-def test_an_intervention_is_read_by_the_kind_of_its_target() -> None:
+def test_an_intervention_and_attributes_are_read_by_their_kinds(faces: list[Path]) -> None:
     for texts, space, do in (
         (["smiling=1, age=60", "hair = grey"], SPACE, {"smiling": 1, "age": 60, "hair": "grey"}),
         (["smiling=flip"], SPACE, {"smiling": "flip"}),
@@ -198,9 +197,6 @@ def test_an_intervention_is_read_by_the_kind_of_its_target() -> None:
         refused("do").by(parse_do, texts, SPACE)
     for text in ("smiling=2", "smiling=maybe", "age=flip", "age=101", "hair=gray", "hair=1"):
         refused(f"intervention on '{text.partition('=')[0]}'").by(parse_do, [text], SPACE)
-
-
-def test_pairs_hold_for_every_file(faces: list[Path]) -> None:
     factual = find_attributes("hair=red,age=41.5,smiling=1", SPACE, faces, None)
     assert factual.source == "given"
     found = {name: column.tolist() for name, column in factual.attributes.items()}

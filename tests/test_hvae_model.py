@@ -100,7 +100,7 @@ def test_the_text_form_of_a_setting_is_read_back(temperature: float, residual: f
     assert HVAESetting.parse(repr(setting)) == setting
 
 
-def test_a_setting_has_one_canonical_form() -> None:
+def test_a_setting_has_one_canonical_form_and_a_bad_one_is_refused_in_one_line() -> None:
     for text, canonical in {
         " none ": "none",
         "temperature:0": "none",
@@ -109,9 +109,6 @@ def test_a_setting_has_one_canonical_form() -> None:
         "temperature:0 ; residual = 0.5": "temperature:0.0;residual=0.5",
     }.items():
         assert repr(HVAESetting.parse(text)) == canonical
-
-
-def test_a_bad_setting_is_refused_in_one_line() -> None:
     for text, subject, fragment in (
         ("cfg:3", "setting 'cfg:3'", "'temperature:' and a number"),
         ("temperature", "setting 'temperature'", "a number"),

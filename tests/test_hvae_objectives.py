@@ -51,7 +51,7 @@ def sick_objective(*, soft: bool) -> CounterfactualObjective:
     return CounterfactualObjective(subject, judge, interventions, beta=2.0, soft=soft)
 
 
-def test_the_loss_is_likelihood_and_weighted_divergence() -> None:
+def test_the_loss_of_the_free_energy_is_a_mean_with_hidden_attributes_in_training() -> None:
     objective = FreeEnergyObjective(network(parents=5), beta=3.0)
     batch, draws = sick_batch(), draws_of(FreeEnergyObjective(network(), beta=3.0), 6)
     nll, kl = objective.subject.free_energy(batch.images, batch.values, draws)
@@ -59,6 +59,11 @@ def test_the_loss_is_likelihood_and_weighted_divergence() -> None:
     assert torch.equal(objective.over(objective.subject)(batch, draws), objective(batch, draws))
     assert objective.variants(draws) == {"validation_loss": draws}
     assert objective.advice({"validation_loss": 1.0}) is None
+    objective = FreeEnergyObjective(network(dropped=(0, 1)), beta=1.0)
+    paths = {int(draws_of(objective, 4, seed)[-1].unique().item()) for seed in range(20)}
+    assert paths == {0, 1, 2}
+    draws = draws_of(objective, 4)
+    assert objective.variants(draws)["validation_loss"] == draws[:-1]
 
 
 def test_the_loss_of_a_batch_is_the_mean_of_its_parts() -> None:
@@ -72,14 +77,6 @@ def test_the_loss_of_a_batch_is_the_mean_of_its_parts() -> None:
             for part, rows in zip(batch.split(3), (slice(0, 3), slice(3, 6)), strict=True)
         ]
         assert torch.allclose(objective(batch, draws), sum(parts) / 2, rtol=1e-5)
-
-
-def test_attributes_are_hidden_in_training_only() -> None:
-    objective = FreeEnergyObjective(network(dropped=(0, 1)), beta=1.0)
-    paths = {int(draws_of(objective, 4, seed)[-1].unique().item()) for seed in range(20)}
-    assert paths == {0, 1, 2}
-    draws = draws_of(objective, 4)
-    assert objective.variants(draws)["validation_loss"] == draws[:-1]
 
 
 @pytest.mark.parametrize("energy", [3.5, 4.0, 4.6])

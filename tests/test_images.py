@@ -114,7 +114,7 @@ def test_the_centre_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
     assert stretched[0, :, 4].min() > 150
 
 
-def test_grey_becomes_three_equal_channels_and_colour_its_luma(tmp_path: Path) -> None:
+def test_pictures_are_converted_and_turned(tmp_path: Path) -> None:
     grey = saved(tmp_path, Image.new("L", (8, 8), 77))
     assert (read(grey, Pixels(8, 3)) == 77).all()
     red = saved(tmp_path, Image.new("RGB", (8, 8), (255, 0, 0)), "red.png")
@@ -124,9 +124,6 @@ def test_grey_becomes_three_equal_channels_and_colour_its_luma(tmp_path: Path) -
         assert (read(path, Pixels(8, 3)) == 255).all(), mode
     path = saved(tmp_path, Image.new("RGBA", (8, 8), (1, 2, 3, 100)))
     assert "transparent" in read(path, Pixels(8, 3))
-
-
-def test_pictures_are_turned_as_the_camera_was(tmp_path: Path) -> None:
     values = np.zeros((8, 8), dtype=np.uint8)
     values[:4] = 255
     exif = Image.Exif()

@@ -94,13 +94,10 @@ def test_the_extremes_are_known() -> None:
     assert minimality(together, together, own, 1 - own) == pytest.approx(1.0)  # the worst
 
 
-def test_fifths_hold_equally_many() -> None:
+def test_fifths_hold_equally_many_and_features_without_minimality_are_refused() -> None:
     values = np.random.default_rng(0).normal(size=500)
     assert np.bincount(fifths(values, values)).tolist() == [100] * 5
     assert fifths([-99, 99], values).tolist() == [0, 4]
-
-
-def test_features_without_minimality_are_refused() -> None:
     x, own, wanted = np.zeros((3, 2)), [0, 1, 0], [1, 0, 1]
     for first in (np.zeros(3), x * np.nan):
         refused("minimality").by(minimality, first, x, own, wanted)

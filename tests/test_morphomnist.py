@@ -124,13 +124,10 @@ def blobs(count: int = 4, size: int = 40) -> NDArray[np.bool_]:
     return np.stack([ndimage.gaussian_filter(page, 2.5) > 0 for page in noise])
 
 
-def test_distances_are_those_of_scipy() -> None:
+def test_distances_and_medial_axes_are_those_of_a_plain_loop_and_keep_parts_and_holes() -> None:
     shapes = blobs()
     expected = [ndimage.distance_transform_edt(shape) for shape in shapes]
     assert distance_to_background(shapes) == pytest.approx(np.stack(expected))
-
-
-def test_medial_axes_keep_parts_and_holes_and_are_those_of_a_plain_loop() -> None:
     shapes = blobs()
     distance = distance_to_background(shapes)
     for shape, far, axis in zip(shapes, distance, medial_axis(shapes, distance), strict=True):

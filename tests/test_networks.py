@@ -262,14 +262,11 @@ def test_channels_last_changes_memory_and_no_number() -> None:
     assert torch.allclose(out, plain(*inputs()), rtol=1e-4, atol=1e-4)
 
 
-def test_dropout_acts_in_training_only() -> None:
+def test_dropout_acts_in_training_only_and_configs_are_frozen() -> None:
     network = awake(UNet(TINY.model_copy(update={"dropout": 0.5})))
     assert not torch.equal(network(*inputs()), network(*inputs()))
     network.eval()
     assert torch.equal(network(*inputs()), network(*inputs()))
-
-
-def test_configs_are_frozen_and_refuse_unknown_keys() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         TINY.base = 16
     with pytest.raises(ValidationError, match="Extra inputs"):

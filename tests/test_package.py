@@ -139,7 +139,7 @@ def test_the_readme_is_short_and_opens_with_a_picture_and_the_code_of_the_front_
     assert (ROOT / picture[1]).stat().st_size < 300_000
 
 
-def test_the_first_screen_says_what_the_default_is_and_whose_idea_it_rests_on() -> None:
+def test_the_first_screens_say_what_the_default_is_and_explain_their_words() -> None:
     for page in ("README.md", "docs/index.md"):
         screen = (ROOT / page).read_text().partition("\n## ")[0]
         for word in ("The default is another", "FlowEdit", "not calibrated"):
@@ -148,9 +148,6 @@ def test_the_first_screen_says_what_the_default_is_and_whose_idea_it_rests_on() 
     for name in ("FlowEdit", "edit-friendly", "LEDITS++", "SDEdit", "ReNoise", "null-text"):
         assert f"[{name}" in related.partition("\n## ")[0]
     assert "Guidance.fcfg(" in " ".join(statements("README.md"))
-
-
-def test_the_columns_of_the_readme_are_words_that_are_explained_below() -> None:
     results = (ROOT / "README.md").read_text().partition("\n## Results")[2].partition("\n## ")[0]
     table, below = results.split("<!-- end -->")
     heads = re.findall(r"[\w ]+", table[table.index("| do |") :].splitlines()[0])
@@ -161,7 +158,7 @@ def test_the_columns_of_the_readme_are_words_that_are_explained_below() -> None:
     assert not re.search("network rows|reversal|anchored contrast", table)
 
 
-def test_the_index_shows_every_page_once_and_with_pictures() -> None:
+def test_the_docs_name_every_page_room_and_file() -> None:
     index = (ROOT / "docs/index.md").read_text()
     linked = sorted(re.findall(r"\]\(([\w-]+)\.md\)", index))
     assert linked == sorted(p.stem for p in ROOT.glob("docs/*.md") if p.stem != "index")
@@ -171,15 +168,9 @@ def test_the_index_shows_every_page_once_and_with_pictures() -> None:
     assert sorted(re.findall(r"[\w-]+", line)[-1] for line in listed) == linked
     assert "\nchoosing\n" in next(tree for tree in toctrees if ":caption: Start" in tree)
     assert len(re.findall(r"!\[[^]]+\]\(", index)) >= 5
-
-
-def test_every_file_that_a_page_names_exists() -> None:
     for page in PAGES:
         for name in re.findall(r"`((?:[\w-]+/)+[\w-]+\.py)", (ROOT / page).read_text()):
             assert (ROOT / name).exists() or (ROOT / "src/fcfg" / name).exists(), (page, name)
-
-
-def test_the_reading_order_names_every_room_and_every_file_of_the_method() -> None:
     text, source = (ROOT / "docs/tour.md").read_text(), ROOT / "src/fcfg"
     for path in source.rglob("*.py"):
         room, *rest = path.relative_to(source).parts
@@ -188,9 +179,6 @@ def test_the_reading_order_names_every_room_and_every_file_of_the_method() -> No
             continue
         is_method = room in ("causal", "diffusion", "guidance") and "networks" not in rest
         assert (f"`{name}`" if is_method or not rest else f"`{room}/") in text, name
-
-
-def test_every_room_with_public_names_is_in_the_api() -> None:
     listed = re.findall(r"^   (fcfg\S*)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
     rooms = [name for name in fcfg._ROOMS if hasattr(import_module(f"fcfg.{name}"), "__all__")]
     assert {"fcfg", *(f"fcfg.{name}" for name in rooms)} <= {*listed, "fcfg.datasets"}

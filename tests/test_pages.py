@@ -29,7 +29,7 @@ def test_every_page_is_what_its_files_say(page: Path) -> None:
     assert pages.filled(text, folder) == text, "run python studies/pages.py"
 
 
-def test_the_command_fills_pages_and_checks_them(tmp_path: Path, capsys) -> None:
+def test_the_command_fills_and_checks_pages_whose_sections_have_an_end(tmp_path, capsys) -> None:
     page = tmp_path / "README.md"
     page.write_text(f"A\n{START}\n\nold\n\n{END}\nB\n")
     assert pages.main(["--check"], tmp_path) == 1
@@ -39,9 +39,6 @@ def test_the_command_fills_pages_and_checks_them(tmp_path: Path, capsys) -> None
     assert text.startswith(f"A\n{START}\n\n| do | ")
     assert text.endswith(f"\n\n{END}\nB\n")
     assert pages.main(["--check"], tmp_path) == 0
-
-
-def test_a_section_without_an_end_is_refused() -> None:
     with refused("section 'truth-bound'", "add '<!-- end -->'"):
         pages.filled(f"{START}\n{START}\n{END}\n")
 
@@ -91,7 +88,7 @@ def test_a_run_becomes_lines_of_its_estimates(tmp_path: Path, monkeypatch) -> No
     assert {line["global"] for line in claims} == {CFG}
 
 
-def test_a_study_becomes_lines_of_its_methods(tmp_path: Path, monkeypatch) -> None:
+def test_studies_become_lines_with_intervals(tmp_path: Path, monkeypatch) -> None:
     cell = {"guidance": "cfg:1.5", "rows": 60.0, "mae": [0.2, 0.1, 0.3]}
     study = tmp_path / "factorial.json"
     study.write_text(json.dumps({"test": {"CFG drawn | calibrated | male": cell}}))
@@ -101,9 +98,6 @@ def test_a_study_becomes_lines_of_its_methods(tmp_path: Path, monkeypatch) -> No
     (line,) = map(Line, csv.DictReader(out.read_text("utf-8").splitlines()))
     assert (line["method"], line["do"], line["rows"]) == ("CFG drawn", "male", "60")
     assert line.shown("mae", 1) == "0.2 ± 0.1"
-
-
-def test_numbers_are_stored_with_their_intervals() -> None:
     assert compact.columns("FID", 12.3456789) == {"FID": "12.3457"}
     assert compact.columns("FID", None) == {}
     estimate = mean([1.0, 2.0, 3.0, 4.0], Bootstrap(4, resamples=100))

@@ -115,13 +115,10 @@ def test_the_world_is_not_easy() -> None:
     assert (both.sum(dim=(1, 2)) / either.sum(dim=(1, 2))).mean() > 0.25
 
 
-def test_drawings_are_anti_aliased() -> None:
+def test_drawings_are_anti_aliased_and_every_factor_shows() -> None:
     """A drawing at half the size is nearly the average of the one at full size."""
     large, small = (portraits.sample(50, seed=2, size=size) for size in (64, 32))
     assert (functional.avg_pool2d(large.images, 2) - small.images).abs().mean() < 0.01
-
-
-def test_every_factor_of_a_person_shows() -> None:
     record = portraits.sample(30, seed=6)
     for name in world._PERSON:
         noise = record.noise | {name: record.noise[name] + 1}

@@ -221,7 +221,7 @@ def test_a_file_longer_than_any_run_is_refused(run: Path, monkeypatch: pytest.Mo
     refused(f"result file {run}", "GiB in all", "got more").by(read_results, run)
 
 
-def test_what_is_no_result_file_is_refused(run: Path, tmp_path: Path) -> None:
+def test_what_is_no_result_file_or_has_no_end_is_refused_at_once(run, tmp_path) -> None:
     whole = gzip.compress(run.read_bytes())
     packed = [whole[:-20], b"{}", whole[:12] + b"\xff" * 30]
     for number, data in enumerate([b"", b"\xff\n", b"{", *packed]):
@@ -234,9 +234,6 @@ def test_what_is_no_result_file_is_refused(run: Path, tmp_path: Path) -> None:
     all_refused(f"results {begun}", partial(read_results, begun))
     (begun / "begun.jsonl").write_text("{")
     all_refused(f"results {begun}", partial(read_results, begun, unfinished=True))
-
-
-def test_what_has_no_end_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
     for path in (Path("/dev/zero"), tmp_path / "pipe.jsonl", tmp_path):

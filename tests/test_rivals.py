@@ -203,16 +203,13 @@ def test_the_default_is_asked_with_its_own_sampling(trained, tmp_path, capsys) -
     assert "- temperature:0.1" in capsys.readouterr().out
 
 
-def test_a_judge_of_other_attributes_is_refused() -> None:
+def test_a_judge_of_other_attributes_is_refused_and_a_vae_has_no_path_to_anchor(trained) -> None:
     pipeline, other = tiny_model(), tiny_model("portraits-causal")
     refused("judge", "'age'").by(find_evaluators, pipeline, judge=other.judge)
     subset = choose_subset(pipeline, asked())
     own = find_evaluators(pipeline).read(subset.images)
     lent = find_evaluators(pipeline, judge=tiny_model().judge).read(subset.images)
     assert (own.scores["male"] == lent.scores["male"]).all()
-
-
-def test_a_vae_has_no_path_to_anchor(trained: dict[str, Path]) -> None:
     assert asked(guidance=("temperature:1",)).guidance == ("none", "temperature:1.0")
     with pytest.raises(fcfg.InputError, match="no path to anchor"):
         find_experiment("portraits/baselines", model=fcfg.load(trained["hvae"]), anchor=True)

@@ -69,7 +69,7 @@ def test_projection_keeps_the_orthogonal_part_and_eta_of_the_rest(eta: float, se
     assert torch.allclose((removed * kept - eta * removed * delta).sum(), torch.zeros(()).double())
 
 
-def test_apg_projects_in_float64_whatever_the_precision_around_it() -> None:
+def test_apg_projects_in_float64_and_a_black_image_has_no_parallel_part() -> None:
     """Where Δ is nearly parallel to the image, float32 would leave part of what it removes."""
     generator = torch.Generator().manual_seed(0)
     eps, small = torch.randn(2, 1, 3, 64, 64, generator=generator)
@@ -83,9 +83,6 @@ def test_apg_projects_in_float64_whatever_the_precision_around_it() -> None:
     image = step.image(x, eps).double()
     left = (prediction.clean.double() * image).sum() / (eps.double().norm() * image.norm())
     assert left.abs() < 1e-9
-
-
-def test_a_black_image_has_no_parallel_part() -> None:
     _, delta, _ = draw(0)
     assert torch.equal(project(delta[None], torch.zeros_like(delta)[None], 0.0)[0], delta)
 

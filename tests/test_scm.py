@@ -91,16 +91,15 @@ def test_a_flow_learns_the_counterfactual_of_a_linear_world(fitted) -> None:
     assert np.abs(result["volume"] - truth).mean() < 0.1 * change
 
 
-def test_a_gumbel_node_learns_its_probabilities(fitted) -> None:
+def test_monotone_logits_learn_probabilities_and_never_undo_a_finding_by_raising_its_cause(
+    fitted,
+) -> None:
     for age in np.linspace(25, 75, 6):
         table = population(4000, seed=4) | {"age": np.full(4000, age)}
         # Averaged over abducted noise, interventions have the interventional distribution.
         table["finding"] = (np.random.default_rng(5).random(4000) < finding_probability(age)) * 1
         result = ask(fitted, table, {"age": 60.0})
         assert abs(result["finding"].mean() - finding_probability(np.array(60.0))) < 0.05
-
-
-def test_monotone_logits_never_undo_a_finding_by_raising_its_cause(fitted) -> None:
     factual = SPACE.parse(population(2000, seed=6))
     result = ask(fitted, factual, {"age": lambda age: np.minimum(age + 20, 80)})
     had = factual["finding"] == 1
@@ -173,15 +172,12 @@ def test_fitting_is_reproducible_and_improves_the_likelihood() -> None:
     assert StructuralCausalModel(SPACE, GRAPH).fit(table, steps=30, seed=1) != likelihoods[0]
 
 
-def test_small_batches_see_every_row() -> None:
+def test_small_batches_see_every_row_and_values_end_in_their_range(fitted) -> None:
     """In the end each of two rows that say the opposite is known almost for sure."""
     space = AttributeSpace([Binary("cause"), Binary("effect")])
     scm = StructuralCausalModel(space, ONE_CAUSE)
     table = {"cause": [0, 1], "effect": [1, 0]}
     assert scm.fit(table, steps=100, batch_size=1)["effect"] < 0.1
-
-
-def test_counterfactual_values_end_in_their_range(fitted) -> None:
     table = {"sex": [0], "finding": [0], "hair": [0], "age": [80.0], "volume": [9.9]}
     noise = fitted.abduct(table)
     for shift, bound in ((100, 10), (-200, -10)):

@@ -82,16 +82,13 @@ def test_a_block_scales_and_shifts_by_time_and_scales_by_condition() -> None:
     torch.testing.assert_close(block(x, embedding), expected)
 
 
-def test_several_sets_of_conditions_are_several_calls() -> None:
+def test_several_conditions_are_several_calls_and_bf16_is_near_the_exact_network() -> None:
     t = torch.tensor([1, 500, 1000])
     c = torch.randn(6, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     both = DENOISER(IMAGES, t, c)
     apart = torch.cat([DENOISER(IMAGES, t, part) for part in c.chunk(2)])
     torch.testing.assert_close(both, apart)
     assert (both[:3] - both[3:]).abs().mean() > 1e-3
-
-
-def test_a_network_in_bf16_stays_in_it_and_near_the_exact_one() -> None:
     torch.manual_seed(0)
     network, t = randomised(SemanticUNet(SEMANTIC), 0.04), torch.tensor([1, 500, 999])
     c = torch.linspace(-1, 1, 21).view(3, 7)
@@ -131,11 +128,17 @@ def test_the_loss_is_the_squared_error_of_an_image_and_the_divergence() -> None:
         torch.testing.assert_close(loss, error + weight * divergence)
 
 
-def test_every_weight_learns() -> None:
+def test_every_weight_learns_and_masks_keep_or_drop_a_condition_as_a_whole() -> None:
     denoiser = tiny_denoiser().double()
     denoiser.loss(IMAGES, VALUES, drawn()).backward()
     still = [n for n, p in denoiser.named_parameters() if p.grad is None or not p.grad.any()]
     assert still == []
+    embedder = DENOISER.embedder
+    c = torch.randn(3, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    masked = embedder.masked(c, SECOND_DROPPED)
+    assert torch.equal(masked[::2], c[::2])
+    assert torch.equal(masked[1], embedder.null)
+    assert torch.equal(embedder.masked(c, SECOND_DROPPED, -c)[1], -c[1])
 
 
 def test_the_same_learned_null_vector_is_used_in_training_and_inference() -> None:
@@ -152,15 +155,6 @@ def test_the_same_learned_null_vector_is_used_in_training_and_inference() -> Non
     assert losses[0] != pytest.approx(losses[1], rel=1e-5)
     other = denoiser.loss(IMAGES, 1 - VALUES, corruption, kl_weight=0.0)
     assert other.item() == denoiser.loss(IMAGES, VALUES, corruption, kl_weight=0.0).item()
-
-
-def test_masks_keep_or_drop_a_condition_as_a_whole() -> None:
-    embedder = DENOISER.embedder
-    c = torch.randn(3, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    masked = embedder.masked(c, SECOND_DROPPED)
-    assert torch.equal(masked[::2], c[::2])
-    assert torch.equal(masked[1], embedder.null)
-    assert torch.equal(embedder.masked(c, SECOND_DROPPED, -c)[1], -c[1])
 
 
 def test_what_masks_single_attributes_or_does_not_fit_is_refused() -> None:

@@ -62,15 +62,12 @@ def test_presets_have_every_value_of_the_papers_table(name: str) -> None:
     assert f"parameters: {parameters} M" in described.lines()[0]
 
 
-def test_networks_are_as_small_as_they_are_said_to_be() -> None:
+def test_networks_and_memory_are_as_large_as_they_are_said_to_be() -> None:
     description = describe(read_config("celeba-64"))
     assert round(description.parameters / 1e6) == 22
     assert round(2 * description.parameters / 2**20) == 43
     config = read_config("portraits")  # quick on a CPU; forward is a third of a step
     assert describe(config).flops / config.model.batch / 3 < 1.1e9
-
-
-def test_memory_grows_with_the_batch_and_pieces_save_it() -> None:
     one, two = describe(tiny()), describe(tiny(model={"batch": 16}))
     split = describe(tiny(model={"batch": 16, "accumulate": 2}))
     assert two.activation_bytes == 2 * one.activation_bytes == 2 * split.activation_bytes > 0
@@ -94,15 +91,12 @@ def test_steps_in_epochs_follow_from_the_number_of_images(tmp_path: Path) -> Non
     refused("data", "a folder that exists").by(describe, nowhere.with_data(tmp_path / "missing"))
 
 
-def test_overrides_are_yaml_and_epochs_replace_steps() -> None:
+def test_overrides_are_yaml_and_paths_start_at_the_folder_of_their_file(tmp_path: Path) -> None:
     config = read_config("portraits", ["model.epochs=2", "model.network.blocks=1", "seed=7"])
     assert (config.model.steps, config.model.epochs) == (None, 2)
     assert (config.model.network.blocks, config.seed) == (1, 7)
     graph = tiny(graph={"smiling": None, "male": None, "young": ["male"]}).graph
     assert graph == {"smiling": (), "male": (), "young": ("male",)}  # nothing: no parents
-
-
-def test_paths_in_a_file_start_at_its_folder_and_data_replaces_them(tmp_path: Path) -> None:
     data = {"format": "folder", "path": "images", "size": 8}
     file = tmp_path / "faces.yaml"
     values = tiny().model_dump(mode="json", exclude_none=True) | {"data": data}
@@ -178,7 +172,9 @@ def test_all_that_is_wrong_with_a_configuration_is_said_at_once() -> None:
     refused("'key0'", "Also: 4 more.").by(tiny, **{f"key{n}": 1 for n in range(9)})
 
 
-def test_what_no_network_can_take_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+def test_what_no_network_can_take_or_is_no_configuration_is_refused_before_anything_is_done(
+    tmp_path,
+) -> None:
     with refused("judge.batch", "8 × 8 pixels", "more than 1 value"):
         train(tiny(judge={"batch": 1}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -188,9 +184,6 @@ def test_what_no_network_can_take_is_refused_before_anything_is_done(tmp_path: P
     with refused("epochs, steps", "to 999999999", "5400000000"):
         train(tiny(model={"steps": None, "epochs": 900_000_000}), tmp_path / "run")
     assert not (tmp_path / "run/training/state").exists()
-
-
-def test_what_is_neither_preset_nor_file_or_lacks_a_section_is_refused(tmp_path: Path) -> None:
     refused("configuration 'portrait'", "did you mean 'portraits'?").by(read_config, "portrait")
     refused("missing.yaml", "No such file").by(read_config, str(tmp_path / "missing.yaml"))
     for section in ("data", "model"):

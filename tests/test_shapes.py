@@ -14,7 +14,7 @@ from fcfg.datasets.shapes import GRAPH, SIZE, Shape, sample, write_shapes
 from refusal import refused
 
 
-def test_a_shape_shows_its_attributes() -> None:
+def test_a_shape_shows_its_attributes_and_larger_ones_are_brighter() -> None:
     disc, square = (
         np.asarray(Shape(3.0, 200, square, 8.0, 7.0).draw(), dtype=float) for square in (0, 1)
     )
@@ -23,9 +23,6 @@ def test_a_shape_shows_its_attributes() -> None:
     assert disc.sum() / 200 == pytest.approx(np.pi * 9, rel=0.1)
     assert square.sum() / 200 == pytest.approx(36, rel=0.1)
     assert np.argwhere(disc > 100).mean(axis=0) == pytest.approx([6.5, 7.5], abs=0.1)
-
-
-def test_larger_shapes_are_brighter_and_squares_are_not_larger() -> None:
     shapes = sample(2000, seed=3)
     radius, brightness, square = (np.array([getattr(s, name) for s in shapes]) for name in GRAPH)
     assert np.corrcoef(radius, brightness)[0, 1] > 0.8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,17 +18,12 @@ DRAWN = ("portraits", "portraits-128", "portraits-causal")
 REAL = ("digits", "radiographs")
 
 
-def test_all_shipped_weights_fit_into_40_megabytes() -> None:
+def test_all_shipped_models_are_small_and_known_by_their_names(tmp_path, monkeypatch) -> None:
     assert set(shipped()) == {*DRAWN, *REAL}
     sizes = [
         path.stat().st_size for home in shipped().values() for path in home.glob("*.safetensors")
     ]
     assert 0 < sum(sizes) <= 40e6
-
-
-def test_a_shipped_name_goes_before_a_folder_and_an_unknown_one_names_the_shipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "portraits").mkdir()
     assert fcfg.load("portraits").space == portraits.space()

@@ -125,7 +125,7 @@ def test_what_means_nothing_is_refused() -> None:
         all_refused(subject, *calls)
 
 
-def test_names_of_groups_choose_the_partition() -> None:
+def test_names_of_groups_choose_the_partition_and_must_match() -> None:
     def groups(guidance: Guidance) -> Partition:
         return guidance.partition(GRAPH, ["age"])
 
@@ -136,9 +136,6 @@ def test_names_of_groups_choose_the_partition() -> None:
     assert groups(Guidance.fcfg(sex=1, age=2, finding=3)) == Partition.by_attribute(GRAPH)
     given = Partition({"a": ["age", "sex"], "b": ["finding"]})
     assert Guidance.fcfg(a=1, b=2).partition(GRAPH, ["age"], given) == given
-
-
-def test_weights_and_groups_that_do_not_match_are_refused() -> None:
     whole, part = Partition({"a": ["age", "sex"], "b": ["finding"]}), Partition({"a": ["age"]})
     for text, groups, wrong in (
         ("affected=3", None, "'invariant'"),
@@ -154,7 +151,7 @@ def test_weights_and_groups_that_do_not_match_are_refused() -> None:
         refused("partition").by(guidance.partition, GRAPH, ["age"], groups)
 
 
-def test_groups_that_have_no_effect_are_left_out() -> None:
+def test_groups_without_effect_are_left_out_and_start_and_stop_are_shares_of_the_way() -> None:
     everything = Partition.by_intervention(GRAPH, ["age", "sex"])  # invariant is empty
     table = Guidance.fcfg(affected=3, invariant=1.2).table(everything, GRID, SCHEDULE)
     assert table.groups == ("affected",)
@@ -163,9 +160,6 @@ def test_groups_that_have_no_effect_are_left_out() -> None:
     assert table.groups == ("age", "finding")
     assert table.weights.tolist() == [[3, 0], [3, 0], [3, 0], [3, 1]]
     assert Guidance.cfg(0).table(Partition.single(GRAPH), GRID, SCHEDULE).groups == ()
-
-
-def test_start_and_stop_are_shares_of_the_way_and_not_of_the_grid() -> None:
     one, guidance = Partition.single(GRAPH), Guidance.cfg(2).replace(start=0.25, stop=0.75)
     assert guidance.table(one, GRID, SCHEDULE).guided == (False, True, True, False)
     fine = guidance.table(one, range(1000, -1, -1), SCHEDULE).guided
@@ -175,7 +169,7 @@ def test_start_and_stop_are_shares_of_the_way_and_not_of_the_grid() -> None:
         Guidance.cfg(2).replace(start=0.9).table(one, GRID, SCHEDULE)
 
 
-def test_weights_may_be_functions_of_the_way_gone() -> None:
+def test_weights_may_be_functions_of_the_way_and_lambda_is_scaled_to_the_grid() -> None:
     def ramp(share: float) -> float:
         return 4 * share
 
@@ -187,9 +181,6 @@ def test_weights_may_be_functions_of_the_way_gone() -> None:
         Guidance.cfg(lambda share: ramp).table(Partition.single(GRAPH), GRID, SCHEDULE)
     with refused("weight of 'all'", "λ from 0 to 1", "2.0"):
         Guidance.cfgpp(ramp).table(Partition.single(GRAPH), GRID, SCHEDULE)
-
-
-def test_lambda_is_scaled_to_the_grid_and_may_then_exceed_one() -> None:
     one = Partition.single(GRAPH)
     unit = Guidance.cfgpp(0.5).table(one, range(1000, -1, -1), SCHEDULE).weights
     assert unit.tolist() == [[0.5]] * 1000

@@ -124,20 +124,20 @@ def test_what_could_not_come_back_is_not_written(tmp_path: Path) -> None:
     assert not (tmp_path / "model").exists()
 
 
-def test_a_class_loads_its_own_models_and_no_others(models: Models, tmp_path: Path) -> None:
+def test_a_class_loads_its_own_models_and_kinds_are_registered_once(models, tmp_path) -> None:
     models["shift"].save(tmp_path)
     with refused(f"model {tmp_path}", "a CounterfactualPipeline", "a ShiftModel", "fcfg.load"):
         fcfg.CounterfactualPipeline.load(tmp_path)
     assert fcfg.CounterfactualPipeline.load("portraits").calibration is not None
-
-
-def test_a_folder_of_a_kind_that_is_not_registered_is_refused(models, tmp_path) -> None:
     models["shift"].save(tmp_path)
     known = f"a model of kind {' or '.join(sorted(KINDS))}"
     for kind in ("gan", "Shift", None, ["shift"], {}):
         edit(tmp_path, kind=kind)
         refused(f"checkpoint {tmp_path}", known, str(kind)).by(fcfg.load, tmp_path)
         refused(f"checkpoint {tmp_path}", known).by(models["diffusion"].save, tmp_path)
+    for kind in ("diffusion", "shift"):
+        other = type("Other", (ShiftModel,), {"kind": kind})
+        refused(f"kind '{kind}'", "not taken").by(register_kind(ShiftConfig), other)
 
 
 def test_the_kinds_of_the_package_are_found_by_whoever_reads_a_folder(models, tmp_path) -> None:
@@ -151,12 +151,6 @@ def test_the_kinds_of_the_package_are_found_by_whoever_reads_a_folder(models, tm
     command = [sys.executable, "-c", code, *(str(tmp_path / kind) for kind in kinds)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said.split() == ["foreign", *kinds]
-
-
-def test_the_name_of_another_kind_is_taken() -> None:
-    for kind in ("diffusion", "shift"):
-        other = type("Other", (ShiftModel,), {"kind": kind})
-        refused(f"kind '{kind}'", "not taken").by(register_kind(ShiftConfig), other)
 
 
 @pytest.fixture

@@ -195,7 +195,7 @@ def test_requests_that_are_worked_on_are_bounded_and_not_given_up_for_strangers(
         assert target.ask("GET", "/api/model") == 200
 
 
-def test_crumbs_of_a_body_are_refused_before_they_take_time() -> None:
+def test_bodies_of_crumbs_and_bodies_without_end_are_left() -> None:
     """Each of a million chunks costs as much as a large one."""
     lines = "POST / HTTP/1.1", "Host: a", "Transfer-Encoding: chunked", "", ""
     crumbs = "\r\n".join(lines).encode() + b"1\r\nx\r\n" * 10**6
@@ -203,6 +203,11 @@ def test_crumbs_of_a_body_are_refused_before_they_take_time() -> None:
     with attacked() as target:
         assert b" 401 " not in exchange(target, crumbs)  # 400, or a reset
         assert target.ask("GET", "/api/model") == 200
+    with attacked(Rule(TOKEN, patience=0.3)) as target, target.connect() as opened:
+        opened.sendall(target.head(10**12))
+        assert b" 413 " in opened.recv(2**16).partition(b"\r\n")[0]  # at once
+        with pytest.raises(ConnectionError):
+            send_on(opened, bytes(1000))
 
 
 def test_a_reply_before_the_end_of_the_body_is_read_by_its_sender() -> None:
@@ -213,14 +218,6 @@ def test_a_reply_before_the_end_of_the_body_is_read_by_its_sender() -> None:
                 headers = {"Authorization": authorization, "Connection": connection}
                 asked = [target.ask("POST", "/api/images", body, **headers) for _ in range(3)]
                 assert asked == [wanted] * 3
-
-
-def test_a_body_without_end_is_left() -> None:
-    with attacked(Rule(TOKEN, patience=0.3)) as target, target.connect() as opened:
-        opened.sendall(target.head(10**12))
-        assert b" 413 " in opened.recv(2**16).partition(b"\r\n")[0]  # at once
-        with pytest.raises(ConnectionError):
-            send_on(opened, bytes(1000))
 
 
 #: What strangers send; each is answered or closed, without a word in the terminal.

@@ -42,13 +42,12 @@ def test_every_picture_is_asked_about_at_the_default_and_its_rivals(name: str) -
             assert each.do[attribute.name] != each.attributes[attribute.name]
 
 
-def test_every_other_value_of_an_attribute_is_asked_for() -> None:
+def test_every_other_value_is_asked_for_and_a_model_of_another_kind_has_no_gallery(
+    tmp_path,
+) -> None:
     assert other_values(Binary("smiling"), 1) == [0]
     assert other_values(Categorical("hair", ("dark", "fair", "red")), "fair") == ["dark", "red"]
     assert other_values(Continuous("age", 20, 80), 33.0) == [30, 50, 70]
-
-
-def test_a_model_of_another_kind_is_asked_at_its_own_setting_and_has_no_gallery(tmp_path) -> None:
     model = shift()
     model.provenance = {}
     (own,) = as_studio_models([("own", model)])

@@ -68,12 +68,9 @@ REFUSED = [
 ]
 
 
-def test_what_is_of_elsewhere_or_leads_there_is_refused(client: TestClient) -> None:
+def test_only_this_machine_may_ask_and_by_all_its_names(client: TestClient) -> None:
     for method, path, headers, status in REFUSED:
         refused(client.request(method, path, headers=headers), status)
-
-
-def test_this_machine_may_ask_by_all_its_names(client: TestClient) -> None:
     for path, headers in (
         ("/api/model", {"origin": "http://localhost", "sec-fetch-site": "same-origin"}),
         ("/", {"sec-fetch-site": "cross-site"}),  # a link
@@ -82,7 +79,7 @@ def test_this_machine_may_ask_by_all_its_names(client: TestClient) -> None:
         assert client.get(path, headers=headers).status_code == 200, headers
 
 
-def test_strangers_need_the_token_for_everything(public: TestClient) -> None:
+def test_strangers_need_the_token_and_do_not_use_up_the_rate_of_users(public: TestClient) -> None:
     for path in ("/", "/api/model", "/api/samples", "/static/index.html", "/?token=wrong"):
         reply = public.get(path)
         refused(reply, 401)
@@ -91,6 +88,12 @@ def test_strangers_need_the_token_for_everything(public: TestClient) -> None:
     assert public.post(f"/api/answer?token={TOKEN}", json={}).status_code == 401
     broken = f"{cookie_of(TOKEN)}=x".encode() + b"\xe9"
     assert public.get("/", headers={"cookie": broken}).status_code == 401
+    rule = Rule(TOKEN, rate=0.0, burst=2.0)
+    with client_of(studio_of(tiny_pipeline(), rule=rule), PUBLIC) as client:
+        assert [client.get("/").status_code for _ in range(3)] == [401, 401, 429]
+        bearer = {"authorization": f"Bearer {TOKEN}"}
+        seen = [client.get("/api/model", headers=bearer).status_code for _ in range(3)]
+        assert seen == [200, 200, 429]
 
 
 def test_the_token_of_the_address_becomes_a_cookie_that_no_script_and_no_site_sees(public) -> None:
@@ -106,15 +109,6 @@ def test_the_token_of_the_address_becomes_a_cookie_that_no_script_and_no_site_se
     public.cookies.clear()
     bearer = {"authorization": f"Bearer {TOKEN}"}
     assert public.get("/api/model", headers=bearer).status_code == 200
-
-
-def test_strangers_do_not_use_up_the_rate_of_users_at_their_address() -> None:
-    rule = Rule(TOKEN, rate=0.0, burst=2.0)
-    with client_of(studio_of(tiny_pipeline(), rule=rule), PUBLIC) as client:
-        assert [client.get("/").status_code for _ in range(3)] == [401, 401, 429]
-        bearer = {"authorization": f"Bearer {TOKEN}"}
-        seen = [client.get("/api/model", headers=bearer).status_code for _ in range(3)]
-        assert seen == [200, 200, 429]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +171,7 @@ WRONG = [  #: what replaces a part of a question, and what the refusal says
 ]
 
 
-def test_a_wrong_question_is_refused_in_one_line(client: TestClient) -> None:
+def test_a_wrong_question_and_an_error_of_ours_are_one_line(client, monkeypatch) -> None:
     known = {"image": upload(client), "attributes": FACTUAL, "do": {"smiling": 1}}
     asked = [(json.dumps(known | change).encode(), reason) for change, reason in WRONG]
     asked += [(body, "expected JSON") for body in BROKEN]
@@ -185,9 +179,6 @@ def test_a_wrong_question_is_refused_in_one_line(client: TestClient) -> None:
     for body, reason in asked:
         for path in ("/api/act", "/api/answer"):
             refused(client.post(path, content=body), 404 if "upload" in reason else 400, reason)
-
-
-def test_an_error_of_ours_is_told_without_its_details(client: TestClient, monkeypatch) -> None:
     monkeypatch.setattr(app, "check_among", Mock(side_effect=ZeroDivisionError("/home/secret")))
     body = {"image": "x", "attributes": {}, "do": {"smiling": 1}}
     reply = client.post("/api/act", json=body)

@@ -149,11 +149,15 @@ def test_a_picture_is_kept_byte_by_byte_and_upright(client: TestClient) -> None:
     assert turned[5:].min() > 200
 
 
-def test_the_pixels_of_a_bomb_are_never_decoded(client: TestClient) -> None:
+def test_no_pixel_of_a_bomb_and_no_body_beyond_the_limit_is_read(client: TestClient) -> None:
     assert MOST_PIXELS < 6_000 * 5_000
     with patch("PIL.PngImagePlugin.PngImageFile.load") as load:
         assert client.post("/api/images", content=bomb(6_000, 5_000)).status_code == 400
     load.assert_not_called()
+    pieces = (bytes(MOST_QUESTION // 4) for _ in range(1000))
+    reply = client.post("/api/act", content=pieces)
+    assert reply.status_code == 413
+    check_form(reply.json()["error"], "body", f"at most {MOST_QUESTION:,} bytes")
 
 
 def test_only_the_formats_that_we_name_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,13 +178,6 @@ def test_a_model_without_a_judge_asks_for_the_attributes() -> None:
     assert told["readings"] == {}
     assert told["attributes"] == {"smiling": 0, "age": 50.0, "hair": "dark"}
     assert "set the attributes yourself" in told["notes"][-1]
-
-
-def test_a_body_in_pieces_is_not_read_beyond_the_limit(client: TestClient) -> None:
-    pieces = (bytes(MOST_QUESTION // 4) for _ in range(1000))
-    reply = client.post("/api/act", content=pieces)
-    assert reply.status_code == 413
-    check_form(reply.json()["error"], "body", f"at most {MOST_QUESTION:,} bytes")
 
 
 def test_uploads_are_forgotten_before_they_fill_the_memory() -> None:

@@ -113,15 +113,12 @@ def test_sheets_leave_out_what_cannot_be_answered_yet(tmp_path: Path) -> None:
     assert len(list((out / "training/sheets").iterdir())) == 1
 
 
-def test_accumulated_pieces_make_the_same_step(finished: Path, tmp_path: Path) -> None:
+def test_pieces_and_seeds_make_the_same_steps_and_another_seed_others(
+    finished, tmp_path, monkeypatch
+) -> None:
     out = train(tiny(model={"accumulate": 4}), tmp_path / "run")
     curves = [[e["loss"] for e in log_of(folder) if "loss" in e] for folder in (out, finished)]
     np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
-
-
-def test_the_same_seed_trains_the_same_pipeline_from_a_stream_too_and_another_another(
-    finished: Path, tmp_path: Path, monkeypatch
-) -> None:
     monkeypatch.setattr("fcfg.training.feed._HOST_BYTES", 0)
     assert same(finished, train(tiny(), tmp_path / "streamed"))
     assert not same(finished, train(tiny(seed=1), tmp_path / "other"))

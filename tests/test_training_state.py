@@ -33,7 +33,7 @@ def test_what_was_written_is_read_and_what_is_damaged_is_refused_by_name(tmp_pat
     refused(str(path), "a training state", "delete this file").by(checkpoints.latest)
 
 
-def test_the_last_and_the_best_are_kept_and_other_files_are_let_be(tmp_path: Path) -> None:
+def test_only_the_last_and_the_best_are_kept_and_the_newest_stays_whole(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, keep=2)
     others = [tmp_path / "step-1.safetensors", tmp_path / ".step-000000001.safetensors-x"]
     for other in others:
@@ -42,9 +42,6 @@ def test_the_last_and_the_best_are_kept_and_other_files_are_let_be(tmp_path: Pat
         checkpoints.write(state(step), best=2 if step > 1 else None)
     assert checkpoints.steps() == [2, 5, 6]
     assert all(other.read_text() == "mine" for other in others)
-
-
-def test_where_there_is_no_room_the_newest_stays_whole(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, keep=3)
     for step in (1, 2, 3):
         checkpoints.write(state(step))

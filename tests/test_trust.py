@@ -353,7 +353,7 @@ def missed(name: str, was: object, asked: object, before: object, after: object)
     return not_reached(model, {name: np.array(was)}, action, *shown)
 
 
-def test_a_value_is_reached_from_a_half_on_and_a_level_if_no_other_is_likelier() -> None:
+def test_a_value_is_reached_from_a_half_on_a_level_if_likeliest_and_a_number_half_way() -> None:
     found = missed("smiling", [0, 1, 0, 1], [1, 0, 1, 0], [0.0] * 4, [0.03, 0.55, 0.5, 0.5])
     wanted = [{"smiling": "reads 3 %, asked yes"}, {"smiling": "reads 55 %, asked no"}, {}, {}]
     assert found == wanted
@@ -361,9 +361,6 @@ def test_a_value_is_reached_from_a_half_on_and_a_level_if_no_other_is_likelier()
     found = missed("hair", [1, 1, 1, 1], [0, 0, 0, 0], [[0.0, 1.0, 0.0]] * 4, after)
     wanted = [{}, {"hair": "reads grey, asked dark"}, {}, {"hair": "reads red, asked dark"}]
     assert found == wanted
-
-
-def test_a_number_is_reached_half_way_or_within_the_error_on_the_picture() -> None:
     asked, before = [60.0] * 4, [30.0] * 4
     found = missed("age", [30.0] * 4, asked, before, [46.0, 44.0, 30.0, 20.0])
     assert found == [{}, *({"age": f"reads {read}, asked 60"} for read in (44, 30, 20))]

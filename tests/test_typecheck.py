@@ -10,14 +10,11 @@ from fcfg.causal.mechanisms import gumbel_posterior
 from fcfg.sampling import Trajectory
 
 
-def test_tensors_of_other_shapes_are_no_arguments() -> None:
+def test_tensors_of_other_shapes_are_no_arguments_and_no_fields() -> None:
     rows, uniform = torch.zeros(4, 2), torch.rand(4, 3)
     assert gumbel_posterior(rows, torch.zeros(4, dtype=torch.long), uniform).shape == (4, 2)
     with pytest.raises(TypeCheckError, match="gumbel_posterior"):
         gumbel_posterior(rows, torch.zeros(5, dtype=torch.long), uniform)
-
-
-def test_tensors_of_other_shapes_are_no_fields_of_a_dataclass() -> None:
     assert Trajectory(torch.zeros(2, 1, 4, 4)).x.shape == (2, 1, 4, 4)
     with pytest.raises(TypeCheckError, match="Trajectory"):
         Trajectory(torch.zeros(4))

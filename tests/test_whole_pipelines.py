@@ -117,13 +117,10 @@ def test_a_pipeline_without_a_part_is_refused(name: str, lacks: str) -> None:
         wrap_pipeline(pipeline, SCM, WRITE)
 
 
-def test_the_third_encoder_of_stable_diffusion_3_may_be_missing() -> None:
+def test_encoders_may_be_missing_and_autoencoders_that_overflow_are_kept_in_float32() -> None:
     pipeline = PIPELINES["sd3"]()
     pipeline.text_encoder_3 = pipeline.tokenizer_3 = None
     assert answer(wrap_pipeline(pipeline, SCM, WRITE)).isfinite().all()
-
-
-def test_an_autoencoder_that_overflows_in_float16_is_kept_in_float32() -> None:
     pipeline = PIPELINES["sdxl"]().to(torch.float16)
     model = wrap_pipeline(pipeline, SCM, WRITE)
     assert next(model.denoiser.codec.parameters()).dtype == torch.float32
