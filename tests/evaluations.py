@@ -29,7 +29,7 @@ from fcfg.evaluation import (
     choose_subset,
     find_evaluators,
 )
-from fcfg.evaluation.result_files import JSON
+from fcfg.evaluation.result_files import Entries
 from fcfg.judge import AttributeJudge
 from fcfg.model import Action, AnyModel, Plan
 from fcfg.pipeline.calibration import AttributeWeight, Calibration
@@ -137,13 +137,10 @@ def rows_of(experiment: Experiment, model: AnyModel) -> dict[tuple[str, str], in
     return {(do, text): rows(do, plan) for (do, text), plan in experiment.plans(model).items()}
 
 
-def answers(result: Result) -> dict[tuple[str, str, str], JSON]:
+def answers(result: Result) -> Entries:
     """Rows by what they answer, without the time they took."""
     return {
-        (row["do"], row["guidance"], row["image"]): {
-            k: v for k, v in row.items() if k != "seconds"
-        }
-        for row in result.rows
+        key: {k: v for k, v in row.items() if k != "seconds"} for key, row in result.rows.items()
     }
 
 

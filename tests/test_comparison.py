@@ -109,7 +109,7 @@ def cells(table: Table, metric: str) -> list[Any]:
 
 def reversals(file: Path) -> np.ndarray:
     """The error of every image after reversal, as the file has it."""
-    rows = read_results(file).rows
+    rows = read_results(file).rows.values()
     asked = [row for row in rows if (row["do"], row["guidance"]) == ("male", CFG)]
     return np.array([row["reversal"]["mae"] for row in asked])
 

@@ -76,7 +76,7 @@ def copied(result: Result, folder: Path) -> Path:
 
 def distances_of(*results: Result) -> list[list[float]]:
     """Distances of every run, the smallest first."""
-    return [sorted(entry["value"] for entry in result.distances) for result in results]
+    return [sorted(entry["value"] for entry in result.distances.values()) for result in results]
 
 
 # What a run holds -------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_rows_and_distances_are_what_the_pipeline_says(whole) -> None:
         }
         assert alike({key: row[key] for key in expected}, expected, 1e-5)
         assert (row["kind"], row["evaluations"]) == ("row", pair.evaluations)
-    found = {(e["do"], e["guidance"]): e for e in whole.distances}
+    found = {key[:2]: e for key, e in whole.distances.items()}
     assert set(found) == set(asked(composition=False).questions)
     entry, features = found["smiling", CFG], judge.read(factual.images).features
     assert entry["value"] == pytest.approx(frechet_distance(seen.features, features), rel=1e-3)
@@ -144,7 +144,7 @@ def test_unrelated_images_are_those_half_a_run_away(whole, tmp_path: Path) -> No
     assert {name: whole.real[name] for name in shard.real} == shard.real
     alone = evaluation(tmp_path / "one", asked(images=1), pictures=8).run()
     assert alone.real[NAMES[0]]["unrelated"] is None
-    assert (len(alone.rows), alone.missing, alone.distances) == (7, 0, ())
+    assert (len(alone.rows), alone.missing, alone.distances) == (7, 0, {})
 
 
 def pictures_of(folder: Path, images: tuple[str, ...] = NAMES[:2]) -> dict[str, torch.Tensor]:
@@ -179,7 +179,7 @@ def test_nothing_is_reversed_or_shown_where_nobody_asks(tmp_path: Path) -> None:
     quick = asked(reverse=False, composition=False, do=("smiling",), guidance=(), images=2)
     with counted_rows() as rows:
         result = evaluation(tmp_path, quick).run()
-    assert {row["reversal"] for row in result.rows} == {None}
+    assert {row["reversal"] for row in result.rows.values()} == {None}
     assert sum(rows) == 2 * 2 * (1 + 1)  # images, steps, there and back
     assert not (tmp_path / "pictures").exists()
 
@@ -192,7 +192,7 @@ def test_a_folder_of_images_has_no_truth(tmp_path: Path) -> None:
     run = evaluation(tmp_path / "run", asked(balance=("male",), images=4), model, pictures=1)
     result = run.run()
     assert len(result.rows) == 4 * 7
-    assert {row["truth"] for row in result.rows} == {None}
+    assert {row["truth"] for row in result.rows.values()} == {None}
     assert str(tmp_path) not in json.dumps(result.header)  # where files lay is nobody's concern
     assert result.header["model"]["provenance"]["training"]["data"]["path"] == "faces"
     assert result.header["threshold"] is None
@@ -243,7 +243,7 @@ def test_shards_merge(whole, tmp_path: Path, count: int) -> None:
     order = list(range(count))[::-1]
     for number in order:
         result = evaluation(tmp_path, shard=(number, count), pictures=2).run()
-        assert bool(result.missing) == bool(result.distances == ()) == (number != order[-1])
+        assert bool(result.missing) == bool(result.distances == {}) == (number != order[-1])
     assert same(result, whole, within=1e-3)
     assert len(list(tmp_path.glob("*.jsonl"))) == count
     lines = [line for file in tmp_path.glob("*.jsonl") for line in file.read_text().splitlines()]
@@ -528,7 +528,8 @@ PAGE = (Path(__file__).parents[1] / "docs" / "evaluate.md").read_text()
 
 
 def test_every_field_of_a_result_file_is_documented(whole) -> None:
-    entries = [whole.header, whole.real[NAMES[0]], whole.rows[-1], whole.distances[0]]
+    (*_, row), (distance, *_) = whole.rows.values(), whole.distances.values()
+    entries = [whole.header, whole.real[NAMES[0]], row, distance]
     entries += [{"kind": "run", "cycles": 10}, {"kind": "row", "repeated": None}]
     entries += whole.minimality.values()
     schema = PAGE.split("## Result files")[1]
@@ -536,7 +537,7 @@ def test_every_field_of_a_result_file_is_documented(whole) -> None:
         section = schema.split(f"**`{entry['kind']}`**")[1].split("\n**`")[0]
         for name in set(entry) - {"kind"}:
             assert f"`{name}`" in section, (entry["kind"], name)
-    for name in (*whole.rows[-1]["truth"], *whole.header["model"], *whole.header["metrics"]):
+    for name in (*row["truth"], *whole.header["model"], *whole.header["metrics"]):
         assert f"`{name}`" in schema
 
 

@@ -134,7 +134,7 @@ def test_an_evaluation_sets_other_levels_and_says_which(model, tmp_path: Path) -
     wanted = draw_targets(model.space, subset.attributes, ["digit"], subset.names, 0)["digit"]
     wanted = dict(zip(subset.names, DIGIT.labels(wanted), strict=True))
     factual = dict(zip(subset.names, DIGIT.labels(subset.attributes["digit"]), strict=True))
-    rows = [row for row in result.rows if row["do"] == "digit"]
+    rows = [row for row in result.rows.values() if row["do"] == "digit"]
     assert {row["image"] for row in rows} == set(subset.names)
     for row in rows:
         assert row["target"]["digit"] == wanted[row["image"]] != factual[row["image"]]

@@ -119,10 +119,10 @@ def test_the_null_intervention_is_repeated_under_every_guidance(cycled: Result) 
     assert asked(cycles=3, composition=False).questions == asked().questions[1:]
     assert "cycles" not in evaluation(cycled.folder, asked()).header
     assert cycled.header["cycles"] == 3
-    for row in (row for row in cycled.rows if row["do"]):
+    for row in (row for row in cycled.rows.values() if row["do"]):
         assert "repeated" not in row
         assert None not in (row["reversal"], row["truth"])
-    for row in (row for row in cycled.rows if not row["do"]):
+    for row in (row for row in cycled.rows.values() if not row["do"]):
         assert "repeated" in row
         assert (row["reversal"], row["truth"]) == (None, None)
         assert row["target"] == cycled.real[row["image"]]["attributes"]
@@ -137,7 +137,7 @@ def test_each_cycle_begins_with_the_last_answer(guidance: str, cycled: Result) -
         pair = shared_model().counterfactual(images, factual.attributes, {}, **plan)
         images = pair.images.clamp(-1, 1)
         errors.append(image_mae(images, factual.images))
-    rows = {r["image"]: r for r in cycled.rows if (r["do"], r["guidance"]) == ("", guidance)}
+    rows = {key[2]: row for key, row in cycled.rows.items() if key[:2] == ("", guidance)}
     for i, image in enumerate(cycled.header["images"]):
         assert rows[image]["change"]["mae"] == pytest.approx(errors[0][i], rel=1e-3, abs=1e-6)
         assert rows[image]["repeated"]["mae"] == pytest.approx(errors[2][i], rel=1e-3, abs=1e-6)
@@ -195,7 +195,7 @@ def test_values_of_all_kinds_have_groups(tmp_path: Path) -> None:
     experiment = asked(do=("age", "hair", "age+sex"), guidance=(), images=12)
     result = evaluation(tmp_path, experiment, model).run()
     ages = [result.real[image]["attributes"]["age"] for image in result.header["images"]]
-    rows = {r["image"]: r["target"]["age"] for r in result.rows if r["do"] == "age"}
+    rows = {r["image"]: r["target"]["age"] for r in result.rows.values() if r["do"] == "age"}
     wanted = fifths([rows[image] for image in result.header["images"]], ages)
     values = result.minimality["age", "none"]["values"]
     assert [value is None for value in values] == (wanted == fifths(ages, ages)).tolist()
@@ -220,7 +220,7 @@ def test_what_is_computed_from_features_comes_again_if_it_is_missing(cycled, tmp
     )
     assert kept.minimality == cycled.minimality
     assert kept.distances == cycled.distances
-    assert (lost.minimality, lost.distances, lost.missing) == ({}, (), 0)
+    assert (lost.minimality, lost.distances, lost.missing) == ({}, {}, 0)
     assert all(cell.whole("minimality") is None for cell in summarise(lost).cells.values())
 
 

@@ -220,7 +220,7 @@ def test_a_judge_of_volumes_reads_them_for_files_and_evaluations(tmp_path: Path)
     out = tmp_path / "run"
     run = Evaluation(model, experiment, subset, Evaluators(model.judge, unread), out, pictures=2)
     found = run.run()
-    assert all(0 < row["change"]["mae"] < 1 for row in found.rows)
+    assert all(0 < row["change"]["mae"] < 1 for row in found.rows.values())
     shown = sorted((out / "pictures").glob("answer-*.png"))
     assert len(shown) == 2 * len(experiment.guidance)
     with Image.open(shown[0]) as slices:

@@ -109,7 +109,6 @@ def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:
     of a shard that was copied without them.
     """
     images, shards = result.header["images"], result.header["shard"][1]
-    present = {(entry["do"], entry["guidance"], entry["metric"]) for entry in result.distances}
     real = files.read((), len(images), shards)
     entries: list[JSON] = []
     for do, guidance in result.header["questions"] if len(images) > 1 else ():
@@ -120,7 +119,7 @@ def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:
             if network == "judge" and (do, guidance) not in result.minimality:
                 values = _minimality(result, do, guidance, *pair)
                 entries.append({"kind": "minimality", **about, "values": values})
-            if (do, guidance, metric) not in present:
+            if (do, guidance, metric) not in result.distances:
                 value = {"metric": metric, "value": frechet_distance(*pair), "n": len(images)}
                 reference = "the factual images of the run"
                 entries.append({"kind": "distance", **about, **value, "reference": reference})
@@ -137,15 +136,11 @@ def _minimality(
     """Return the minimality of every image, over the judge's features."""
     images, attributes = (result.header[key] for key in ("images", "attributes"))
     space = AttributeSpace.from_config(attributes)
-    targets = {
-        row["image"]: row["target"]
-        for row in result.rows
-        if (row["do"], row["guidance"]) == (do, guidance)
-    }
     groups: list[Any] = []  # of every target: own, and requested
     for name in targets_of(do):
         before = [result.real[image]["attributes"][name] for image in images]
-        values = np.array([before, [targets[image][name] for image in images]])
+        wanted = [result.rows[do, guidance, image]["target"][name] for image in images]
+        values = np.array([before, wanted])
         is_continuous = isinstance(space[name], Continuous)
         codes = (
             fifths(values, before) if is_continuous else np.unique(values, return_inverse=True)[1]

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeAlias, cast
 
 from fcfg.evaluation.result_schema import (
     JSON,
@@ -38,6 +38,7 @@ BASELINE = "none"  # the guidance that others are compared with: the paper's ω 
 PER_SHARD = ("shard", "block", "command", "commit", "version", "environment")
 #: Largest line and largest file, in bytes: a header of a million images, and two million rows.
 LONGEST, MOST = 2**25, 2**31
+Entries: TypeAlias = dict[tuple[str, ...], JSON]
 _CHECK = "check"
 _FIRST_LINE, _ELSEWHERE = "a header in its first line", "choose another --out for it"
 
@@ -47,12 +48,11 @@ class Result:
     """All entries of a run."""
 
     header: JSON = field(repr=False)
-    rows: tuple[JSON, ...] = field(repr=False)
+    rows: Entries = field(repr=False)  #: by intervention, guidance and image
     real: dict[str, JSON] = field(repr=False)  #: by image
-    distances: tuple[JSON, ...] = field(repr=False)
+    distances: Entries = field(repr=False)  #: by intervention, guidance and metric
+    minimality: Entries = field(repr=False)  #: by intervention and guidance
     folder: Path | None  #: folder of the run, which may hold pictures
-    minimality: dict[tuple[str, ...], JSON] = field(default_factory=dict, repr=False)
-    """By intervention and guidance."""
 
     @property
     def missing(self) -> int:
@@ -73,7 +73,7 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
         files = sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
     header: JSON = {}
     schema: Schema | None = None
-    entries: dict[str, dict[tuple[str, ...], JSON]] = {kind: {} for kind in KEYS}
+    entries: dict[str, Entries] = {kind: {} for kind in KEYS}
     for file in files:
         for where, entry in read_lines(file, unfinished=unfinished):
             if entry.get("kind") == "run":
@@ -102,11 +102,11 @@ def read_results(path: str | os.PathLike[str], *, unfinished: bool = False) -> R
         )
     return Result(
         header,
-        tuple(entries["row"].values()),
+        entries["row"],
         {image: entry for (image,), entry in entries["real"].items()},
-        tuple(entries["distance"].values()),
-        path if path.is_dir() else None,
+        entries["distance"],
         entries["minimality"],
+        path if path.is_dir() else None,
     )
 
 

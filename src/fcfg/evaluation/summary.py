@@ -161,18 +161,11 @@ class _Builder:
         self.bootstrap, self.n = bootstrap, len(header["images"])
         self.space = AttributeSpace.from_config(header["attributes"])
         self.graph = CausalGraph(header["graph"])
-        by_image: dict[Key, dict[str, JSON]] = {}
-        for row in result.rows:
-            by_image.setdefault((row["do"], row["guidance"]), {})[row["image"]] = row
         self.rows = {
-            key: [rows[image] for image in header["images"]] for key, rows in by_image.items()
+            (do, guidance): [result.rows[do, guidance, image] for image in header["images"]]
+            for do, guidance in header["questions"]
         }
-        self.distances = {
-            (entry["do"], entry["guidance"], entry["metric"]): entry["value"]
-            for entry in result.distances
-            if entry["n"] >= MIN_IMAGES  # a distance between few images depends on their number
-        }
-        self.minimality = result.minimality
+        self.distances, self.minimality = result.distances, result.minimality
         self.factual = [result.real[image] for image in header["images"]]
         self.real = self._effectiveness(self.factual, "attributes")
         self.effectiveness = {
@@ -195,8 +188,8 @@ class _Builder:
         of_images = {f"{part}_{name}": self._mean(rows, part, name) for part, name in errors} | {
             "truth_changed": self._truth_changed(rows),
             "minimality": self._minimality(do, guidance),
-            "fd_judge": self.distances.get((do, guidance, "FD-judge")),
-            "fid": self.distances.get((do, guidance, "FID")),
+            "fd_judge": self._distance(do, guidance, "FD-judge"),
+            "fid": self._distance(do, guidance, "FID"),
             **{name: float(np.mean([row[name] for row in rows])) for name in _COSTS},
         }
         return Cell(
@@ -285,6 +278,11 @@ class _Builder:
     def _mean(self, rows: list[JSON], part: str, name: str) -> Estimate | None:
         values = [None if row.get(part) is None else row[part].get(name) for row in rows]
         return None if None in values else mean(np.array(values), self.bootstrap)
+
+    def _distance(self, *key: str) -> float | None:
+        entry = self.distances.get(key, {"n": 0})
+        # A distance between few images depends on their number.
+        return entry["value"] if entry["n"] >= MIN_IMAGES else None
 
     def _minimality(self, do: str, guidance: str) -> Estimate | None:
         """Mean over the images that have one."""

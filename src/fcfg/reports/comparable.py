@@ -151,9 +151,9 @@ def _restricted(result: Result, images: list[str], *, is_whole: bool) -> Result:
     return replace(
         result,
         header=result.header | {"images": images},
-        rows=tuple(row for row in result.rows if row["image"] in kept),
+        rows={key: row for key, row in result.rows.items() if row["image"] in kept},
         real={image: result.real[image] for image in images},
-        distances=result.distances if is_whole else (),
+        distances=result.distances if is_whole else {},
         minimality=minimality if is_whole else {},
     )
 
@@ -172,7 +172,7 @@ def _check_questions(sources: Sequence[Source]) -> list[str]:
                     entry["attributes"],
                     "evaluate all models on the same data",
                 )
-        for row in source.result.rows:
+        for row in source.result.rows.values():
             do, image, target = row["do"], row["image"], row["target"]
             path, theirs = asked.setdefault((do, image), (source.path, target))
             for name in (name for name in target if target[name] != theirs[name]):

@@ -168,12 +168,11 @@ def opening_strip(comparison: Comparison, album: Album) -> Strip | None:
 
 def _values(row: Row, image: str) -> str:
     """A sentence on how the attributes of one image change."""
-    result, key = row.run.result, (row.cell.do, row.cell.guidance, image)
-    rows = (one for one in result.rows if (one["do"], one["guidance"], one["image"]) == key)
+    result = row.run.result
+    asked = result.rows.get((row.cell.do, row.cell.guidance, image), {"target": {}})
     changes = [
         f"{name} changes from {_short(own)} to {_short(value)}"
-        for one in rows
-        for name, value in one["target"].items()
+        for name, value in asked["target"].items()
         if value != (own := result.real[image]["attributes"][name])
     ]
     return f" Here {listed(changes)}." if changes else ""
