@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import fcfg
-from fcfg import Abduction, Autoencoder, Denoiser, Guidance
+from fcfg import Abduction, Autoencoder, Denoiser, Guidance, InputError
 from fcfg.datasets.base import Splits
 from fcfg.diffusion.foreign import ForeignNetwork
 from fcfg.pipeline.foreign import ForeignPipeline
@@ -21,7 +21,7 @@ from fcfg.support.images import images_from_bytes
 from fcfg.training import TrainingConfig, read_config, train
 from fcfg.training.feed import first_batch, rows_of_step
 from fcfg.training.preflight import check_batches, describe
-from refusal import refused
+from refusal import check_form, refused
 from runs import DENOISING, TINY, Recorder, same, weights
 from tiny_foreign import autoencoder, volume_autoencoder
 
@@ -166,6 +166,46 @@ def test_a_foreign_network_has_a_cost_that_is_known_or_is_refused_before_the_run
         refused(*words).by(configuration, foreign() | change)
     with refused("model.batch", "8 × 8 pixels"):
         train(configuration(foreign(channels=4)), tmp_path / "out")
+
+
+#: Arguments that no network has, one in place of another.
+_HOSTILE: dict[str, list[Any]] = {
+    "block_out_channels": [None, [], [0, 8], [8, -8], "8", {}],
+    "layers_per_block": ["1", [1], -1.5],
+    "down_block_types": [None, 3, [[8], "DownBlock2D"], ["x", "y"], "os.system"],
+    "up_block_types": [[0, "UpBlock2D"], [None, None]],
+    "cross_attention_dim": [7, "8", -8],
+    "attention_head_dim": [0, 3.5, {}],
+    "in_channels": [None, 0, "three", [3]],
+    "norm_num_groups": [0, 3, float("nan")],
+    "nonsense": [1],
+}
+
+
+def test_hostile_arguments_are_refused_in_one_line_each() -> None:
+    for name, values in _HOSTILE.items():
+        for value in values:
+            model = foreign()
+            model["network"]["config"] |= {name: value}
+            with pytest.raises(InputError) as caught:
+                check_batches(configuration(model))
+            check_form(str(caught.value), "")
+
+
+def test_what_a_configuration_leaves_out_is_the_default_of_the_class() -> None:
+    model = foreign()
+    del model["network"]["config"]["in_channels"]  # 4, beside drawings with 3
+    with refused("model.batch", "8 × 8 pixels"):
+        check_batches(configuration(model))
+
+
+def test_a_codec_that_is_missing_is_refused_before_the_judge_is_trained(tmp_path: Path) -> None:
+    section = codec(tmp_path / "vae")
+    (tmp_path / "vae").rename(tmp_path / "elsewhere")
+    recorder = Recorder()
+    with refused("network diffusers.AutoencoderKL", "download that revision"):
+        train(configuration(ours(codec=section)), tmp_path / "out", reporter=recorder)
+    assert not recorder.losses
 
 
 # Latents -----------------------------------------------------------------------------------------

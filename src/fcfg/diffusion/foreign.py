@@ -47,6 +47,8 @@ class ForeignNetwork(nn.Module):
         super().__init__()
         self.network, self.conditioner = network, conditioner
         self.config, self.source = config_of(network, config), source
+        #: What it was built from, with defaults that it knows.
+        self._known = {**getattr(network, "config", {}), **self.config}
         self.attributes = VisibleAttributes(conditioner.space, conditioner.separate)
         taken = list(inspect.signature(network.forward).parameters)
         self._image = taken[0]
@@ -59,7 +61,7 @@ class ForeignNetwork(nn.Module):
                 got=arguments_of(network),
                 do="give the conditioner the names that the network has",
             )
-        if self.config.get("guidance_embeds"):
+        if self._known.get("guidance_embeds"):
             raise InputError(
                 f"network {class_name(network)}",
                 expected="a model with a null condition",
@@ -77,25 +79,25 @@ class ForeignNetwork(nn.Module):
     @property
     def dimensions(self) -> int:
         """Number of axes of an image, 2 unless the network says otherwise."""
-        return int(self.config.get("spatial_dims", 2))
+        return int(self._known.get("spatial_dims", 2))
 
     @property
     def channels(self) -> int:
         """Number of channels of an image, or of its latents."""
-        return int(self.config["in_channels"]) // (_PACKED**2 if self._is_packed else 1)
+        return int(self._known["in_channels"]) // (_PACKED**2 if self._is_packed else 1)
 
     @property
     def size(self) -> int | None:
         """Side of the training images or latents, if the network knows it."""
-        size = self.config.get("sample_size")
+        size = self._known.get("sample_size")
         return size if isinstance(size, int) else None
 
     @property
     def stride(self) -> int:
         """Number that must divide the sides of an image, or of its latents."""
-        widths = self.config.get("block_out_channels") or self.config.get("channels")
+        widths = self._known.get("block_out_channels") or self._known.get("channels")
         halved = 2 ** (len(widths) - 1) if isinstance(widths, list | tuple) else 1
-        patch = self.config.get("patch_size") or 1
+        patch = self._known.get("patch_size") or 1
         return halved * (_PACKED if self._is_packed else int(patch))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -50,8 +51,10 @@ def build_network(name: str, config: Mapping[str, Any]) -> nn.Module:
     """Return a network without its weights, from what :func:`config_of` returned."""
     kind = checked_class(name)
     try:
-        return kind(**config)
-    except (TypeError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="Initializing zero-element tensors")
+            return kind(**config)
+    except Exception as error:  # classes raise many kinds for arguments that do not fit
         raise InputError(
             f"network {name}",
             expected="arguments of its class",

@@ -148,6 +148,8 @@ class Session:
         """Train all parts, or one of them, and save the model."""
         parts = [name for name in self.config.parts if part in ("all", name)]
         self._announce(parts)
+        if set(parts) - {"scm", "judge"}:
+            _ = self.encoded  # a codec that does not fit is refused before the judge is trained
         with torch.random.fork_rng(), torch.backends.cudnn.flags(enabled=True, benchmark=True):
             for name in parts:
                 self._train(name)
