@@ -10,10 +10,11 @@ from typing import Any
 import nibabel
 import numpy as np
 
+from browser import Tab, browsing, chromium
 from convolutions import convolutional
 from fcfg.support.volumes import unpacked
 from refusal import check_form
-from studios import ask, client_of, of, picture_in, pixels_of, studio_of
+from studios import ask, client_of, of, picture_in, pixels_of, serving, studio_of
 
 SIZE = (8, 10, 12)
 SHOWN = (12, 10 + 8 + 8)  # sagittal, coronal and axial slices side by side
@@ -38,15 +39,21 @@ def model(folder: Path | None = None) -> Any:
     return found
 
 
-def test_volumes_that_come_with_a_model_are_shown_and_answered(tmp_path: Path) -> None:
-    samples = tmp_path / "samples"
+def with_samples(folder: Path) -> None:
+    """Write two volumes that come with a model."""
+    samples = folder / "samples"
     samples.mkdir()
     for name in ("one", "two"):
         (samples / f"{name}.nii.gz").write_bytes(packed(noise(*SIZE)))
     (samples / "attributes.csv").write_text("file_name,a,b\none.nii.gz,0,1\ntwo.nii.gz,1,1\n")
+
+
+def test_volumes_that_come_with_a_model_are_shown_and_answered(tmp_path: Path) -> None:
+    with_samples(tmp_path)
     with client_of(studio_of(model(tmp_path))) as client:
         found = client.get("/api/samples").json()["samples"]
         assert [each["attributes"] for each in found] == [KNOWN, {"a": 1, "b": 1}]
+        assert found[0]["slices"] == {"sagittal": 10, "coronal": 8, "axial": 8}
         slices = pixels_of(client.get(found[0]["image"]).content)
         assert slices.shape == SHOWN
         events = ask(client, "s0", attributes=KNOWN, do={"a": 1}, sampling="ddim uniform 4")
@@ -57,6 +64,29 @@ def test_volumes_that_come_with_a_model_are_shown_and_answered(tmp_path: Path) -
     (done,) = of(events, "done")
     assert "volume.nii.gz" in done["command"]
     assert 'read_files([Path("volume.nii.gz")]' in done["python"]
+
+
+@browsing
+def test_slices_are_named_and_fill_a_phone(tmp_path: Path) -> None:
+    with_samples(tmp_path)
+    with serving(studio_of(model(tmp_path))) as address, chromium() as browser:
+        tab = Tab(browser, (390, 844), "light", is_mobile=True)
+        tab.page.goto(address)
+        tab.page.wait_for_selector(".tile canvas[style]")  # which was painted
+        seen = tab.page.evaluate(
+            """() => ({
+              words: [...document.querySelectorAll(".slices")].map((each) => each.innerText),
+              shapes: [...document.querySelectorAll(".face canvas:first-child, .tile canvas[style]")]
+                .map((each) => each.getBoundingClientRect()).map((box) => box.width / box.height),
+              width: document.documentElement.scrollWidth,
+              view: document.querySelector("[aria-pressed=true][data-view]").dataset.view,
+            })"""
+        )
+        assert tab.errors == []
+    assert [words.split() for words in seen["words"]] == [["sagittal", "coronal", "axial"]] * 2
+    height, width = SHOWN
+    assert seen["shapes"] == pytest.approx([width / height] * len(seen["shapes"]), rel=0.02)
+    assert (seen["width"], seen["view"]) == (390, "answer")
 
 
 def test_uploads_are_volumes_where_the_model_is_one_of_volumes() -> None:

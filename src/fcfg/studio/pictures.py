@@ -29,7 +29,13 @@ from fcfg.generation.results import Value, probability_of, scores_of, value_text
 from fcfg.judge import Reading
 from fcfg.studio.models import StudioModel
 from fcfg.support.errors import InputError
-from fcfg.support.images import images_from_bytes, images_to_bytes, to_pictures, to_png
+from fcfg.support.images import (
+    images_from_bytes,
+    images_to_bytes,
+    slice_widths,
+    to_pictures,
+    to_png,
+)
 from fcfg.support.pictures import Pixels, UnreadableError
 from fcfg.support.volumes import Voxels, read_volume, unpacked, volume_size
 
@@ -70,6 +76,7 @@ class StudioPicture:
             "attributes": dict(self.attributes),
             "readings": dict(self.readings),
             "notes": list(self.picture.notes),
+            "slices": slice_widths(self.picture.image.shape[1:]),
         }
 
 
@@ -82,7 +89,8 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
     if model.world is None:
         if (shipped := sample_pictures(model.model)) is None:
             return []
-        noun, images, attributes = "picture", shipped.images, shipped.attributes
+        noun = "volume" if model.model.dimensions == 3 else "picture"
+        images, attributes = shipped.images, shipped.attributes
     else:
         assert isinstance(model.pixels, Pixels), "drawn worlds are pictures"
         drawn = portraits.sample(SAMPLES, SEED, model.pixels.size, model.world)

@@ -277,6 +277,18 @@ def _refusal(expected: str, got: str, do: str) -> InputError:
     return InputError("images", expected=expected, got=got, do=do)
 
 
+def slice_widths(size: Sequence[int]) -> dict[str, int]:
+    """Return the slices of a volume that :func:`views` shows, with their widths; none of others.
+
+    >>> slice_widths((4, 6, 8))
+    {'sagittal': 6, 'coronal': 4, 'axial': 4}
+    """
+    if len(size) != 3:
+        return {}
+    x, y, _ = size
+    return {"sagittal": y, "coronal": x, "axial": x}
+
+
 def views(images: Float[Tensor, "batch channel *size"]) -> Float[Tensor, "batch channel _ _"]:
     """Return images as they are shown: series as strips, volumes by three slices side by side.
 

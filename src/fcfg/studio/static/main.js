@@ -37,7 +37,7 @@ async function start() {
   const truth = () => model().truth && !own.has(state.image);
   const view = () => {
     const known = state.view in TITLES && (state.view !== "truth" || truth());
-    return known ? state.view : PHONE.matches ? "slide" : "answer";
+    return known ? state.view : PHONE.matches && !Object.keys(sample()?.slices ?? {}).length ? "slide" : "answer";
   };
   const tab = () => state.tab ?? "strip";
   const choices = () => (api.live ? null : api.choices(state.image, target()));
@@ -211,7 +211,7 @@ async function start() {
       drawn = model().name;
     }
     const counterfactual = { ...factual(), ...(result?.attributes ?? act?.attributes), ...state.do };
-    view_.show({ factual: sample().image, name: sample().name, notes: sample().notes ?? [], question: words, view: view(), result, preview, opened, truth: truth() });
+    view_.show({ factual: sample().image, name: sample().name, notes: sample().notes ?? [], slices: sample().slices ?? {}, question: words, view: view(), result, preview, opened, truth: truth() });
     showGraph({ factual: factual(), counterfactual, wanted: state.do, image: result?.image ?? preview ?? sample().image });
     attributesView({ model: model(), sample: sample(), factual: factual(), counterfactual, result, live: api.live, onedit: (name, value) => set({ is: { ...state.is, [name]: value } }) });
     wantedView({ model: model(), wanted: state.do, choices: choices(), onchange: (name, value) => set({ do: { ...state.do, [name]: value } }, { slides: true }) });

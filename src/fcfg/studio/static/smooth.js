@@ -78,6 +78,7 @@ async function paint(canvas, address) {
   if (canvas.wanted !== wanted) return;
   canvas.width = image.width;
   canvas.height = image.height;
+  canvas.style.setProperty("--shape", image.width / image.height);
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 

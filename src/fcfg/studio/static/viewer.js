@@ -49,8 +49,23 @@ function viewer(onview) {
     $("frame").style.setProperty("--wipe", `${$("wipe").value}%`);
   }
 
+  // Name the slices of a volume, and give its frames their shape.
+  function lay(slices) {
+    const entries = Object.entries(slices);
+    document.body.classList.toggle("volumes", entries.length > 0);
+    for (const place of document.querySelectorAll(".slices")) {
+      place.hidden = !entries.length;
+      place.replaceChildren(...entries.map(([name, width]) => {
+        const word = make("span", {}, name);
+        word.style.flexGrow = width;
+        return word;
+      }));
+    }
+  }
+
   // Show a state: the picture as it is, and an answer or a preview of it.
-  function show({ factual, name, notes, question, view, result, preview, opened, truth }) {
+  function show({ factual, name, notes, slices, question, view, result, preview, opened, truth }) {
+    lay(slices);
     paint($("before"), factual);
     $("before").setAttribute("aria-label", `${name}, as it is`);
     $("before-text").textContent = [name, ...notes].join(" · ");
