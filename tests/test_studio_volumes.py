@@ -76,7 +76,7 @@ def test_slices_are_named_and_fill_a_phone(tmp_path: Path) -> None:
         seen = tab.page.evaluate(
             """() => ({
               words: [...document.querySelectorAll(".slices")].map((each) => each.innerText),
-              shapes: [...document.querySelectorAll(".face canvas:first-child, .tile canvas[style]")]
+              shapes: [...document.querySelectorAll("#before, #after, .tile canvas[style]")]
                 .map((each) => each.getBoundingClientRect()).map((box) => box.width / box.height),
               width: document.documentElement.scrollWidth,
               view: document.querySelector("[aria-pressed=true][data-view]").dataset.view,
