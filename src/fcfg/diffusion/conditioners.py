@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import count, product
 from types import NoneType
 from typing import Any, ClassVar, Self
 
@@ -62,9 +62,9 @@ class AbstractConditioner(nn.Module, ABC):
         """Describe it in JSON values, for :func:`conditioner_of`; its tensors are weights."""
 
     @classmethod
-    @abstractmethod
     def from_config(cls, space: AttributeSpace, config: Mapping[str, Any]) -> Self:
-        """Build it from :meth:`to_config`, without weights."""
+        """Build it from :meth:`to_config`, without weights; by default these are arguments."""
+        return cls(space, **{name: value for name, value in config.items() if name != "kind"})
 
 
 def settings(space: AttributeSpace) -> Iterator[Setting]:
@@ -82,15 +82,15 @@ def settings(space: AttributeSpace) -> Iterator[Setting]:
 def _count_settings(space: AttributeSpace) -> int:
     check_is("conditioner, space", space, AttributeSpace, "a fcfg.AttributeSpace")
     endless = [attribute.name for attribute in space if not attribute.choices]
-    count = math.prod(1 + len(attribute.choices) for attribute in space)
-    if endless or count > MOST_SETTINGS:
+    total = math.prod(1 + len(attribute.choices) for attribute in space)
+    if endless or total > MOST_SETTINGS:
         raise InputError(
             "conditioner",
             expected=f"attributes with choices, and at most {MOST_SETTINGS} ways to show them",
-            got=f"numbers of a range for {quoted(endless)}" if endless else count,
+            got=f"numbers of a range for {quoted(endless)}" if endless else total,
             do="use AttributeTokens, or write a conditioner of your own",
         )
-    return count
+    return total
 
 
 class Lookup(AbstractConditioner):
@@ -109,20 +109,25 @@ class Lookup(AbstractConditioner):
     ) -> None:
         super().__init__()
         self.space, self.separate = space, separate
-        count = _count_settings(space)
+        rows = _count_settings(space)
         check_is("conditioner, tables", tables, Mapping, "a tensor for each argument")
         for name, table in tables.items():
             check_is(f"conditioner, table '{name}'", table, Tensor, "a tensor")
-            if table.shape[:1] != (count,):
+            if table.shape[:1] != (rows,):
                 raise InputError(
                     f"conditioner, table '{name}'",
-                    expected=f"a row for each of {count} settings",
+                    expected=f"a row for each of {rows} settings",
                     got=f"the shape {tuple(table.shape)}",
                     do="write one for each of fcfg.diffusion.conditioners.settings(space)",
                 )
         self._names = tuple(tables)
         for position, table in enumerate(tables.values()):
             self.register_buffer(f"table{position}", table)
+
+    @property
+    def tables(self) -> dict[str, Tensor]:
+        """The tables by the names of their arguments, which may have dots."""
+        return {name: self.get_buffer(f"table{place}") for place, name in enumerate(self._names)}
 
     @classmethod
     def prompts(
@@ -174,11 +179,8 @@ class Lookup(AbstractConditioner):
             expected = f"a label beside those of the combinations, {first} to {end - 1}"
             do = "pass that of the null class, which guidance needs"
             raise InputError("classes, null", expected=expected, got=short(null), do=do)
-        labels, following = list[int](), first
-        for setting in settings(space):
-            is_whole = len(setting) == len(space)
-            labels.append(following if is_whole else null)
-            following += is_whole
+        wholes = count(first)
+        labels = [next(wholes) if len(each) == len(space) else null for each in settings(space)]
         return cls(space, {name: torch.tensor(labels)}, separate=False)
 
     @property
@@ -189,7 +191,7 @@ class Lookup(AbstractConditioner):
     @property
     def labels(self) -> int:
         """One more than the largest number of the tables of integers."""
-        labels = (table for table in self.buffers() if not table.is_floating_point())
+        labels = (table for table in self.tables.values() if not table.is_floating_point())
         return max((1 + int(table.max()) for table in labels), default=0)
 
     def number(self, values: Values, visible: Visible) -> Int[Tensor, "batch"]:
@@ -204,27 +206,22 @@ class Lookup(AbstractConditioner):
     def forward(self, values: Values, visible: Visible) -> dict[str, Tensor]:
         """Look the rows up."""
         number = self.number(values, visible)
-        tables = (self.get_buffer(f"table{position}") for position in range(len(self._names)))
-        return {name: table[number] for name, table in zip(self._names, tables, strict=True)}
+        return {name: table[number] for name, table in self.tables.items()}
 
     def to_config(self) -> dict[str, Any]:
         """Return name, shape and type of each table."""
-        tables = zip(self._names, self.buffers(), strict=True)
-        about = {n: [str(t.dtype).removeprefix("torch."), *t.shape[1:]] for n, t in tables}
+        about = {
+            name: [str(table.dtype).removeprefix("torch."), *table.shape[1:]]
+            for name, table in self.tables.items()
+        }
         return {"kind": self.kind, "tables": about, "separate": self.separate}
 
     @classmethod
     def from_config(cls, space: AttributeSpace, config: Mapping[str, Any]) -> Self:
         """Build empty tables."""
-        count = _count_settings(space)
-        return cls(
-            space,
-            {
-                name: torch.empty(count, *shape, dtype=getattr(torch, dtype))
-                for name, (dtype, *shape) in config["tables"].items()
-            },
-            config["separate"],
-        )
+        rows, about = _count_settings(space), config["tables"].items()
+        tables = {n: torch.empty(rows, *s, dtype=getattr(torch, d)) for n, (d, *s) in about}
+        return cls(space, tables, config["separate"])
 
 
 def _encoded(encode: Callable[[list[str]], Any], texts: list[str]) -> dict[str, Tensor]:
@@ -298,11 +295,6 @@ class AttributeTokens(AbstractConditioner):
         """Return the arguments."""
         own = {"width": self.width, "tokens": self.tokens, "pooled": self.pooled}
         return {"kind": self.kind, **own}
-
-    @classmethod
-    def from_config(cls, space: AttributeSpace, config: Mapping[str, Any]) -> Self:
-        """Build it from the arguments."""
-        return cls(space, config["width"], config["tokens"], config["pooled"])
 
 
 def _several(said: Sequence[str]) -> Sequence[str]:

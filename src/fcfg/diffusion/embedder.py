@@ -37,9 +37,9 @@ class AbstractEmbedder(nn.Module, ABC):
     def forward(self, values: Float[Tensor, "batch values"]) -> Float[Tensor, "batch part"]:
         """Embed the output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`."""
 
-    @abstractmethod
     def null_for(self, condition: Condition) -> Condition:
-        """Return the null token in place of each condition."""
+        """Return the null token in place of each condition: zeros, unless it is another."""
+        return torch.zeros_like(condition)
 
     @abstractmethod
     def masked(
@@ -85,10 +85,6 @@ class AttributeEmbedder(AbstractEmbedder):
         columns = values.split(self.space.widths, dim=1)
         blocks = [branch(column) for branch, column in zip(self.branches, columns, strict=True)]
         return torch.cat(blocks, dim=1)
-
-    def null_for(self, condition: Condition) -> Condition:
-        """Return zeros."""
-        return torch.zeros_like(condition)
 
     def masked(
         self, condition: Condition, keep: Keep, other: Condition | None = None

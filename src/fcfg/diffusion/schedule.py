@@ -55,24 +55,13 @@ class NoiseSchedule:
     kind: Kind | Table = "linear"
     steps: int = 1000
     shift: float = 1.0
-    #: Signal and noise at t = 0..T; float64, on the CPU.
-    levels: tuple[Float[Tensor, "times"], Float[Tensor, "times"]] = field(
-        init=False, repr=False, compare=False
-    )
     #: Whether signal and noise add up to 1; predictions are then flows, and noises otherwise.
     is_flow: bool = field(init=False, repr=False, compare=False)
+    _table: Table = field(init=False, repr=False, compare=False)
     _cached: dict[torch.device, tuple[Tensor, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse an unknown kind, too few steps and a shift of noises; compute the levels."""
-        table = self.kind if isinstance(self.kind, Table) else None
-        if table is not None:
-            object.__setattr__(self, "steps", table.steps)
-        else:
-            check_among("noise schedule", self.kind, get_args(Kind))
-            check_integer(
-                "noise schedule, steps", self.steps, 25, 100_000, do="the paper has 1000"
-            )
+        """Refuse an unknown kind, too few steps and a shift of noises; compute the table."""
         moves = self.kind == "flow" and isfinite(self.shift) and self.shift > 0
         if not moves and self.shift != 1:
             raise InputError(
@@ -81,12 +70,16 @@ class NoiseSchedule:
                 got=short(self.shift),
                 do="1 leaves the times of a flow even, 3 is that of SD 3",
             )
-        object.__setattr__(
-            self, "is_flow", self.kind == "flow" if table is None else table.is_flow
-        )
-        object.__setattr__(self, "_cached", {})
-        with torch.device("cpu"):  # even if the default device is another one
-            object.__setattr__(self, "levels", self._levels())
+        if isinstance(self.kind, Table):
+            table = self.kind
+        else:
+            check_among("noise schedule", self.kind, get_args(Kind))
+            do = "the paper has 1000"
+            check_integer("noise schedule, steps", self.steps, 25, 100_000, do=do)
+            table = _table_of(self.kind, self.steps, self.shift)
+        derived = {"steps": table.steps, "is_flow": table.is_flow, "_table": table, "_cached": {}}
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, scheduler: Any) -> NoiseSchedule:
@@ -99,14 +92,18 @@ class NoiseSchedule:
     @property
     def parameterisation(self) -> Parameterisation:
         """What networks of this schedule predict, unless they say otherwise."""
-        if isinstance(self.kind, Table):
-            return self.kind.parameterisation
-        return self.currency
+        return self._table.parameterisation
 
     @property
     def currency(self) -> Parameterisation:
         """What guidance and solvers exchange: the noise, or the flow."""
         return "flow" if self.is_flow else "noise"
+
+    @property
+    def levels(self) -> tuple[Float[Tensor, "times"], Float[Tensor, "times"]]:
+        """Signal and noise at t = 0..T; float64, on the CPU."""
+        signal, noise, _ = self._on(torch.device("cpu"))
+        return signal, noise
 
     @property
     def alpha(self) -> Float[Tensor, "times"]:
@@ -116,34 +113,7 @@ class NoiseSchedule:
     @property
     def is_silent(self) -> bool:
         """Whether there is no signal at time T, as in most flows."""
-        return not self.levels[0][-1]
-
-    def _levels(self) -> tuple[Tensor, Tensor]:
-        if isinstance(self.kind, Table):
-            signal, noise = (
-                torch.tensor(each, dtype=torch.float64)
-                for each in (self.kind.signal, self.kind.noise)
-            )
-            return signal, noise
-        if self.kind == "flow":
-            noise = torch.tensor(flow_levels(self.steps, self.shift), dtype=torch.float64)
-            return 1 - noise, noise
-        alpha = self._alpha()
-        return alpha.sqrt(), (1 - alpha).sqrt()
-
-    def _alpha(self) -> Float[Tensor, "times"]:
-        r"""Return the paper's :math:`\alpha_t`, with :math:`\alpha_0 = 1`."""
-        scale, exact = 1000 / self.steps, torch.float64
-        if self.kind == "linear":
-            beta = torch.linspace(1e-4 * scale, 0.02 * scale, self.steps, dtype=exact)
-        elif self.kind == "scaled-linear":
-            ends = (8.5e-4 * scale) ** 0.5, (0.012 * scale) ** 0.5
-            beta = torch.linspace(*ends, self.steps, dtype=exact).square()
-        else:
-            u = torch.arange(self.steps + 1, dtype=exact) / self.steps
-            bar = torch.cos((u + 0.008) / 1.008 * torch.pi / 2).square()
-            beta = (1 - bar[1:] / bar[:-1]).clamp(max=0.999)
-        return torch.cat([torch.ones(1, dtype=exact), (1 - beta).cumprod(0)])
+        return not self._table.signal[-1]
 
     def signal(self, t: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         r""":math:`\sqrt{\alpha_t}` or :math:`1 - \sigma_t`, in float64 on the device of ``t``."""
@@ -155,19 +125,39 @@ class NoiseSchedule:
 
     def called(self, t: Int[Tensor, "*shape"]) -> Num[Tensor, "*shape"]:
         r"""Return the time a network is called with: t, :math:`T \sigma_t`, or that of a table."""
-        if isinstance(self.kind, Table) or self.is_flow:
-            return self._on(t.device)[2][t]
-        return t
+        return self._on(t.device)[2][t]
 
     def _on(self, device: torch.device) -> tuple[Tensor, ...]:
         """Return signal, noise and the times of networks at all times, cached by device."""
         if device not in self._cached:
-            signal, noise = self.levels
-            called = noise.mul(self.steps).float()
-            if isinstance(self.kind, Table):
-                called = torch.tensor(self.kind.called, device="cpu")
-            self._cached[device] = (signal.to(device), noise.to(device), called.to(device))
+            table, exact = self._table, torch.float64
+            levels = (torch.tensor(each, dtype=exact) for each in (table.signal, table.noise))
+            self._cached[device] = tuple(
+                each.to(device) for each in (*levels, torch.tensor(table.called))
+            )
         return self._cached[device]
+
+
+def _table_of(kind: Kind, steps: int, shift: float) -> Table:
+    r"""Return the table of a named schedule, with :math:`\alpha_0 = 1`."""
+    if kind == "flow":
+        noises = flow_levels(steps, shift)
+        called = tuple(float(noise * steps) for noise in noises)
+        return Table(tuple(1 - noise for noise in noises), noises, called, "flow")
+    scale = 1000 / steps
+    with torch.device("cpu"):  # even if the default device is another one
+        if kind == "linear":
+            beta = torch.linspace(1e-4 * scale, 0.02 * scale, steps, dtype=torch.float64)
+        elif kind == "scaled-linear":
+            ends = (8.5e-4 * scale) ** 0.5, (0.012 * scale) ** 0.5
+            beta = torch.linspace(*ends, steps, dtype=torch.float64).square()
+        else:
+            u = torch.arange(steps + 1, dtype=torch.float64) / steps
+            bar = torch.cos((u + 0.008) / 1.008 * torch.pi / 2).square()
+            beta = (1 - bar[1:] / bar[:-1]).clamp(max=0.999)
+        alpha = torch.cat([beta.new_ones(1), (1 - beta).cumprod(0)])
+    signal, noise = (tuple(each.sqrt().tolist()) for each in (alpha, 1 - alpha))
+    return Table(signal, noise, tuple(range(steps + 1)), "noise")
 
 
 def prediction_from_output(

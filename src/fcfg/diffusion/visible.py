@@ -51,10 +51,6 @@ class VisibleAttributes(AbstractEmbedder):
         """Return values that are all visible."""
         return torch.cat([values, values.new_ones(len(values), len(self.space))], dim=1)
 
-    def null_for(self, condition: Condition) -> Condition:
-        """Return zeros: nothing is visible."""
-        return torch.zeros_like(condition)
-
     def masked(
         self, condition: Condition, keep: Keep, other: Condition | None = None
     ) -> Condition:

@@ -8,14 +8,12 @@ others get a file of their own. The files can be deleted at any time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import torch
-from jaxtyping import Float16
 from numpy.lib import format as npy
 
 from fcfg.datasets.base import AbstractData, Examples, OnProgress, Splits
@@ -100,13 +98,15 @@ def _write(
     on_progress: OnProgress,
 ) -> None:
     """Write the latents of all images, one batch after the other."""
-    count, _, *size = examples.images.shape
-    sides = [side // codec.factor for side in size]
-    shape = (count, codec.latent_channels, *sides)
+    total, _, *size = examples.images.shape
+    shape = (total, codec.latent_channels, *[side // codec.factor for side in size])
 
+    @torch.no_grad()
     def write(file: BinaryIO) -> None:
         npy.write_array_header_1_0(file, {"descr": "<f2", "fortran_order": False, "shape": shape})
-        for done, rows in _batches(codec, examples, device):
+        for start in range(0, total, _ROWS):
+            images = images_from_bytes(examples.images[start : start + _ROWS]).to(device)
+            rows = codec.encode(images).half().cpu().numpy()
             if rows.shape[1:] != shape[1:] or not np.isfinite(rows).all():
                 raise InputError(
                     "model.codec",
@@ -115,16 +115,6 @@ def _write(
                     do="correct module.config (in_channels, latent_channels, block_out_channels)",
                 )
             file.write(rows.tobytes())
-            on_progress("encoding images", done, count)
+            on_progress("encoding images", start + len(images), total)
 
     write_atomically(path, write)
-
-
-def _batches(
-    codec: Autoencoder, examples: Examples, device: torch.device
-) -> Iterator[tuple[int, Float16[np.ndarray, "row channel *size"]]]:
-    for start in range(0, len(examples), _ROWS):
-        images = images_from_bytes(examples.images[start : start + _ROWS]).to(device)
-        with torch.no_grad():
-            latents = codec.encode(images).half().cpu()
-        yield start + len(images), latents.numpy()
