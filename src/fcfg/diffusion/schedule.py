@@ -131,10 +131,10 @@ class NoiseSchedule:
         """Return signal, noise and the times of networks at all times, cached by device."""
         if device not in self._cached:
             table, exact = self._table, torch.float64
-            levels = (torch.tensor(each, dtype=exact) for each in (table.signal, table.noise))
-            self._cached[device] = tuple(
-                each.to(device) for each in (*levels, torch.tensor(table.called))
-            )
+            with torch.device("cpu"):  # even if the default device is another one
+                levels = [torch.tensor(each, dtype=exact) for each in (table.signal, table.noise)]
+                known = (*levels, torch.tensor(table.called))
+            self._cached[device] = tuple(each.to(device) for each in known)
         return self._cached[device]
 
 
