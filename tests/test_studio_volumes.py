@@ -9,6 +9,7 @@ from typing import Any
 
 import nibabel
 import numpy as np
+import pytest
 
 from browser import Tab, browsing, chromium
 from convolutions import convolutional
