@@ -83,9 +83,8 @@ def test_a_drawn_world_is_held_against_its_truth(tmp_path: Path) -> None:
 
 def test_the_paper_s_own_numbers_are_held_against_its_claims(tmp_path: Path) -> None:
     weak = "fcfg:affected=1.2,invariant=1.0"
-    found = checks(
-        fake_results.known_summary(tmp_path, settings=["none", "cfg:1.2", weak], reversal={})
-    )
+    known = {"settings": ["none", "cfg:1.2", weak], "reversal": {}}
+    found = checks(fake_results.known_summary(tmp_path, **known))
     said = {(check.claim, check.do): check.paper for check in found}
     assert said["reverses closer (MAE)", "smiling"] is True
     assert said["reverses closer (LPIPS)", "smiling"] is False
@@ -93,10 +92,8 @@ def test_the_paper_s_own_numbers_are_held_against_its_claims(tmp_path: Path) -> 
 
 def test_rivals_have_the_same_rule_and_strength_or_there_is_none(tmp_path: Path) -> None:
     texts = ["none", "cfg:3", "cfg++:0.02", "fcfg++:affected=0.02,invariant=0.008", "apg:3"]
-    assert rivals([*texts, FCFG, "fcfg:affected=2.0,invariant=1.2", "fcfg:a=3.0,b=3.0"]) == [
-        ("cfg++:0.02", "fcfg++:affected=0.02,invariant=0.008"),
-        ("cfg:3", FCFG),
-    ]
+    texts += [FCFG, "fcfg:affected=2.0,invariant=1.2", "fcfg:a=3.0,b=3.0"]
+    assert rivals(texts) == [("cfg++:0.02", texts[3]), ("cfg:3", FCFG)]
     made = fake_results.known_summary(tmp_path)
     del made.cells["male", FCFG]
     assert {check.do for check in checks(made)} == {"smiling"}

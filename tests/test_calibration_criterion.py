@@ -77,18 +77,13 @@ def sides(slopes: Iterable[float], off_target: float = 0.0, n: int = 100) -> lis
     """Directions in which a weight w moves readings of mean 0 to slope·w; real ones are at 1."""
     weights, noise = np.array([0.5, 1.0, 2.0, 3.0]), np.random.default_rng(0).normal(size=(2, n))
     noise -= noise.mean(axis=1, keepdims=True)
-    return [
-        Side(
-            weights,
-            np.arange(i * n, (i + 1) * n),
-            slope * weights[:, None] + noise[i],
-            (Shifts(np.arange(i * n, (i + 1) * n), off_target * weights[:, None] + noise[i]),),
-            np.arange((1 - i) * n, (2 - i) * n),
-            1 + noise[i],
-            1.0,
-        )
-        for i, slope in enumerate(slopes)
-    ]
+
+    def side(i: int, slope: float) -> Side:
+        own, real = np.arange(i * n, (i + 1) * n), np.arange((1 - i) * n, (2 - i) * n)
+        read, off = (size * weights[:, None] + noise[i] for size in (slope, off_target))
+        return Side(weights, own, read, (Shifts(own, off),), real, 1 + noise[i], 1.0)
+
+    return [side(i, slope) for i, slope in enumerate(slopes)]
 
 
 def test_a_shift_of_other_attributes_costs_a_quarter_of_the_same_shift_of_the_target() -> None:
@@ -181,18 +176,10 @@ def test_raised_weights_are_no_larger_than_they_must_be() -> None:
 
 
 def test_the_areas_are_those_of_the_metric() -> None:
-    both = [
-        Side(
-            np.array([1.0, 2.0]),
-            rows,
-            np.stack([reading[rows]] * 2),
-            (),
-            rows[::-1],
-            2 * reading[rows[::-1]],
-            0.5,
-        )
-        for rows, reading in ((np.arange(0, N, 2), NOISE[0]), (np.arange(1, N, 2), 1 + NOISE[1]))
-    ]
+    both, weights = list[Side](), np.array([1.0, 2.0])
+    for rows, reading in ((np.arange(0, N, 2), NOISE[0]), (np.arange(1, N, 2), 1 + NOISE[1])):
+        back, read = rows[::-1], np.stack([reading[rows]] * 2)
+        both.append(Side(weights, rows, read, (), back, 2 * reading[back], 0.5))
     bootstrap = Bootstrap(N, resamples=3)
     counts = np.concatenate([np.ones((1, N)), bootstrap.counts])
     found = Separation.of(both, np.array([1.5]), counts)
@@ -214,24 +201,19 @@ def test_only_binary_attributes_with_both_directions_are_compared() -> None:
         assert found.separation is found.raised_from is None
 
 
-@pytest.mark.parametrize(
-    ("at_least_real", "spread", "end"),
-    [
+def test_the_command_says_how_well_values_are_told_apart(capsys) -> None:
+    about = {"rule": "contrast:1.0", "sampling": "ddim uniform 2", "data": {}, "seed": 0}
+    about |= {"model": "0", "images": N, "references": N}
+    for at_least_real, spread, end in (
         (False, 1.2, ": --at-least-real raises it."),
         (True, 1.2, ", raised from "),
         (False, 0.4, "."),
         (True, 6.0, ", raised from "),  # as far as possible, and not enough
-    ],
-)
-def test_the_command_says_how_well_values_are_told_apart(
-    at_least_real: bool, spread: float, end: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = smiling(spread, at_least_real=at_least_real)
-    about = {"rule": "contrast:1.0", "sampling": "ddim uniform 2", "data": {}, "seed": 0}
-    whole = {"model": "0", "images": N, "references": N, "attributes": {"smiling": found}}
-    print_calibration(Calibration(**about, **whole))
-    (line,) = (x for x in capsys.readouterr().out.splitlines() if "AUROC" in x)
-    assert f"on real images, at weight {found.weight:g}{end}" in line
+    ):
+        found = smiling(spread, at_least_real=at_least_real)
+        print_calibration(Calibration(**about, attributes={"smiling": found}))
+        (line,) = (x for x in capsys.readouterr().out.splitlines() if "AUROC" in x)
+        assert f"on real images, at weight {found.weight:g}{end}" in line
 
 
 @pytest.mark.parametrize(("given", "raises"), [(None, True), (False, False), (True, True)])

@@ -151,15 +151,16 @@ def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg() -> Non
         repr(g): pipeline.predict(abduction, action, g)
         for g in (Guidance.none(), Guidance.cfg(3.0), Guidance.fcfg(affected=3.0, invariant=1.2))
     }
-    shift = {
-        key: {
-            name: confidence(pair.trajectory.x, pair.attributes, name)
-            - confidence(pairs["none"].trajectory.x, pair.attributes, name)
-            for name in attributes
-        }
-        for key, pair in pairs.items()
-    }
-    cfg, fcfg = shift["cfg:3.0"], shift["fcfg:affected=3.0,invariant=1.2"]
+
+    def shift(key: str) -> dict[str, float]:
+        there, here, table = (
+            pairs[key].trajectory.x,
+            pairs["none"].trajectory.x,
+            pairs[key].attributes,
+        )
+        return {n: confidence(there, table, n) - confidence(here, table, n) for n in attributes}
+
+    cfg, fcfg = shift("cfg:3.0"), shift("fcfg:affected=3.0,invariant=1.2")
     assert fcfg["smiling"] > 0.5 * cfg["smiling"] > 0
     for name in ("male", "young"):
         assert cfg[name] > 0.02
@@ -210,13 +211,9 @@ def test_a_batch_is_as_many_batches_of_one(pipeline, guidance) -> None:
         assert torch.allclose(parts.trajectory.x, whole.trajectory.x, atol=1e-10)
     table = whole.abduction.attributes
     for row in range(5):
-        alone = pipeline.counterfactual(
-            faces[row : row + 1],
-            {name: column[row : row + 1] for name, column in table.items()},
-            {"smiling": "flip"},
-            guidance=guidance,
-            sampling="ddim uniform 20",
-        )
+        own = {name: column[row : row + 1] for name, column in table.items()}
+        how = {"guidance": guidance, "sampling": "ddim uniform 20"}
+        alone = pipeline.counterfactual(faces[row : row + 1], own, {"smiling": "flip"}, **how)
         assert torch.allclose(alone.trajectory.x[0], whole.trajectory.x[row], atol=1e-10)
 
 
@@ -318,13 +315,8 @@ def test_an_answer_depends_on_the_image_and_the_seed_alone() -> None:
     table = {"age": np.full(12, 45.0), "finding": np.zeros(12, int), "sex": np.zeros(12, int)}
 
     def findings(rows: list[int], **options: Any) -> list[int]:
-        pair = pipeline.counterfactual(
-            images[rows],
-            {name: column[rows] for name, column in table.items()},
-            {"age": 55},
-            sampling=1,
-            **options,
-        )
+        own = {name: column[rows] for name, column in table.items()}
+        pair = pipeline.counterfactual(images[rows], own, {"age": 55}, sampling=1, **options)
         return pair.attributes["finding"].tolist()
 
     whole = findings(list(range(12)))

@@ -41,17 +41,9 @@ def images_of(dimensions: int, count: int = 3) -> Tensor:
 
 
 GIVEN = {"a": np.array([0, 1, 0]), "b": np.array([0, 0, 1])}
-RULES = (
-    "none",
-    "cfg:2.5",
-    "fcfg:affected=3,invariant=1.2",
-    "fcfg:affected=2,invariant=-1",
-    "fcfg++:affected=0.03,invariant=0.01",
-    "fapg:affected=3,invariant=1.2",
-    "contrast:-0.7",
-    "cfg:2;tolerance=0.05",
-    "cfg:2;align=2",
-)
+RULES = ("none", "cfg:2.5", "fcfg:affected=3,invariant=1.2", "fcfg:affected=2,invariant=-1")
+RULES += ("fcfg++:affected=0.03,invariant=0.01", "fapg:affected=3,invariant=1.2")
+RULES += ("contrast:-0.7", "cfg:2;tolerance=0.05", "cfg:2;align=2")
 SOLVERS = ("ddim", "dpm-2m", "heun", "bdia", "fixed-point:2")
 ANCHORS = ("", ";anchor=true", ";anchor=true;drawn_noise=true")
 

@@ -63,10 +63,8 @@ def test_answers_to_another_age_are_nearer_to_the_truth_than_no_change() -> None
     config |= {"cross_attention_dim": 16}
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network, tokens = (
-            nets.DiffusionModelUNet(**config),
-            fcfg.AttributeTokens(space, 16, "context"),
-        )
+        network = nets.DiffusionModelUNet(**config)
+        tokens = fcfg.AttributeTokens(space, 16, "context")
     schedule = fcfg.NoiseSchedule("flow")
     model = fcfg.wrap(network, schedule, scm, tokens, config=config, codec=Folded())
     denoiser, values = model.denoiser.train(), torch.from_numpy(space.encode(people)).float()

@@ -59,46 +59,38 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> str:
     return "mine.yaml"
 
 
-@pytest.mark.parametrize(
-    ("words", "subject"),
-    [
-        ("", "MODEL"),
-        ("portraits", "EXPERIMENT"),
-        ("--list no-such-model", "no-such-model"),
-        ("no-such-model portraits/core", "no-such-model"),
-        ("--show core", "experiment 'core'"),
-        ("--show portraits/default", "experiment portraits/default"),
-        ("portraits portrait/core", "experiment 'portrait/core'"),
-        ("portraits portraits/core --sampling 0", "steps"),
-        ("portraits portraits/core --sampling papr", "sampling"),
-        ("portraits portraits/core --precision fp16", "precision"),
-        *(
-            (f"portraits portraits/core --shard={n}", "--shard")
-            for n in ("1", "a/b", "1/", "-1/2")
-        ),
-        *((f"TINY default {o}", "") for o in ("--sampling 3", "--sampling paper", "--no-anchor")),
-        ("TINY embed/core", "experiment 'embed/core'"),
-        ("TINY baselines --sampling paper", f"guidance {DEFAULT_GUIDANCE}"),
-        ("TINY mine.yaml --shard 0/3", "shard, count"),
-        ("TINY mine.yaml --lpips ok.png", "weights"),
-        ("TINY mine.yaml --inception ok.png", "weights"),
-        *((f"TINY mine.yaml --batch-size={rows}", "--batch-size") for rows in ("0", "many", "-1")),
-        ("TINY mine.yaml --cache ok.png --out new", "ok.png"),
-        ("BLIND mine.yaml", "model"),
-        ("RANKED mine.yaml", "RANK"),
-    ],
-)
 def test_what_is_missing_unknown_or_does_not_fit_is_one_line(
-    model, mine, words: str, subject: str, tmp_path, monkeypatch, capsys
+    model, mine, tmp_path, monkeypatch, capsys
 ) -> None:
+    def wrong(subject: str, *lines: str) -> None:
+        for line in lines:
+            given = line.replace("TINY", model).replace("CORE", "portraits portraits/core")
+            refused_line(["evaluate", *given.split()], subject, capsys)
+
     Path("ok.png").write_bytes(b"no weights")
-    folders = {"TINY": model, "RANKED": model}
-    if "BLIND" in words:
-        folders["BLIND"] = saved(tmp_path / "blind", judge=False)
-    if "RANKED" in words:
-        monkeypatch.setenv("RANK", "x")
-    given = [folders.get(word, word) for word in words.split()]
-    refused_line(["evaluate", *given], subject, capsys)
+    blind = saved(tmp_path / "blind", judge=False)
+    wrong("MODEL", "")
+    wrong("EXPERIMENT", "portraits")
+    wrong("no-such-model", "--list no-such-model", "no-such-model portraits/core")
+    wrong("experiment 'core'", "--show core")
+    wrong("experiment portraits/default", "--show portraits/default")
+    wrong("experiment 'portrait/core'", "portraits portrait/core")
+    wrong("steps", "CORE --sampling 0")
+    wrong("sampling", "CORE --sampling papr")
+    wrong("precision", "CORE --precision fp16")
+    wrong("--shard", *(f"CORE --shard={n}" for n in ("1", "a/b", "1/", "-1/2")))
+    own = "--sampling 3", "--sampling paper", "--no-anchor"
+    wrong("", *(f"TINY default {option}" for option in own))
+    wrong("experiment 'embed/core'", "TINY embed/core")
+    wrong(f"guidance {DEFAULT_GUIDANCE}", "TINY baselines --sampling paper")
+    wrong("shard, count", "TINY mine.yaml --shard 0/3")
+    wrong("weights", "TINY mine.yaml --lpips ok.png", "TINY mine.yaml --inception ok.png")
+    rows = ("0", "many", "-1")
+    wrong("--batch-size", *(f"TINY mine.yaml --batch-size={n}" for n in rows))
+    wrong("ok.png", "TINY mine.yaml --cache ok.png --out new")
+    wrong("model", f"{blind} mine.yaml")
+    monkeypatch.setenv("RANK", "x")
+    wrong("RANK", "TINY mine.yaml")
     assert not Path("new").exists()
 
 

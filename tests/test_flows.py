@@ -29,13 +29,8 @@ from worlds import binary_space, mixture, pipeline_of, readable_embedder
 
 FLOW = NoiseSchedule("flow", shift=3.0)
 SOLVERS = [DDIM(), FixedPointDDIM(2), DPMSolver2M(), Heun(), BDIA()]
-GUIDED = [
-    "cfg:3",
-    "fcfg:affected=3,invariant=1.2",
-    "apg:3",
-    "fapg:affected=3,invariant=1.2",
-    "contrast:1.7",
-]
+TWO = "affected=3,invariant=1.2"
+GUIDED = ["cfg:3", f"fcfg:{TWO}", "apg:3", f"fapg:{TWO}", "contrast:1.7"]
 
 
 # Levels and conversions -------------------------------------------------------------------------

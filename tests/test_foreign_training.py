@@ -25,15 +25,10 @@ from refusal import refused
 from runs import DENOISING, TINY, Recorder, same, weights
 from tiny_foreign import autoencoder, volume_autoencoder
 
-UNET: dict[str, Any] = {
-    "block_out_channels": [8, 8],
-    "layers_per_block": 1,
-    "norm_num_groups": 4,
-    "cross_attention_dim": 8,
-    "attention_head_dim": 4,
-    "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"],
-    "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"],
-}
+UNET: dict[str, Any] = {"block_out_channels": [8, 8], "layers_per_block": 1, "norm_num_groups": 4}
+UNET |= {"cross_attention_dim": 8, "attention_head_dim": 4}
+UNET |= {"down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"]}
+UNET |= {"up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"]}
 SHORT = {"batch": 4, "steps": 3, "learning_rate": 1e-3, "ema": 0.5}
 ASKED = {"smiling": [0, 1], "male": [1, 0], "young": [1, 1]}
 HOW: dict[str, Any] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from fcfg.metrics import Inception, Missing, find_inception, frechet_distance
-from refusal import all_refused, refused
+from refusal import refused
 from stored import images, shared
 
 
@@ -45,9 +44,9 @@ def test_the_distance_is_zero_for_equal_features_and_symmetric(n: int, d: int) -
 
 def test_features_that_have_no_distance_are_refused() -> None:
     x = rows(5, 3)
-    all_refused("features", partial(frechet_distance, x, x[:, :2]))
+    refused("features").by(frechet_distance, x, x[:, :2])
     for wrong in (x[:1], x[:, 0], np.full((5, 3), np.nan)):
-        all_refused("others", partial(frechet_distance, x, wrong))
+        refused("others").by(frechet_distance, x, wrong)
 
 
 class Means(nn.Module):
@@ -88,11 +87,9 @@ def test_images_are_rounded_to_bytes_enlarged_and_scaled(script: Path) -> None:
 
 def test_what_the_network_cannot_take_is_refused(script: Path, tmp_path: Path) -> None:
     network = Inception.load(script)
-    for subject, wrong in {
-        "images": [{"images": images().to(torch.uint8)}, {"images": images(channels=2)}],
-        "batch_size": [{"images": images(), "batch_size": 0}],
-    }.items():
-        all_refused(subject, *(partial(network.features, **options) for options in wrong))
+    for wrong in (images().to(torch.uint8), images(channels=2)):
+        refused("images").by(network.features, wrong)
+    refused("batch_size").by(network.features, images(), batch_size=0)
     other = tmp_path / "state.pth"
     torch.save(Means().state_dict(), other)
     refused("state.pth", "a TorchScript file").by(Inception.load, other)

@@ -29,19 +29,16 @@ def test_celeba_hq_takes_the_split_of_the_originals(tmp_path: Path) -> None:
     assert loaded(config)["0.jpg"]["split"] == "val"  # CelebA's own partition, where it is there
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "fragment"),
-    [
-        ("CelebA-HQ-to-CelebA-mapping.txt", "idx orig_idx orig_file\n0 1 2.jpg\n", "'0.jpg'"),
-        ("CelebA-HQ-to-CelebA-mapping.txt", "idx orig_idx orig_file\n", "no row for it"),
-        ("CelebAMask-HQ-attribute-anno.txt", "1\nMale Smiling Young\n0.jpg 1\n", "line 3"),
-        ("CelebAMask-HQ-attribute-anno.txt", "0\nMale Smiley Young\n", "if you mean 'smiley'"),
-    ],
-)
-def test_celebas_broken_texts_are_refused(tmp_path, file: str, content: str, fragment) -> None:
-    config = celeba(tmp_path)
-    (tmp_path / file).write_text(content)
-    refused(file, fragment).by(loaded, config)
+def test_celebas_broken_texts_are_refused(tmp_path) -> None:
+    mapping, labels = "CelebA-HQ-to-CelebA-mapping.txt", "CelebAMask-HQ-attribute-anno.txt"
+    for file, content, fragment in (
+        (mapping, "idx orig_idx orig_file\n0 1 2.jpg\n", "'0.jpg'"),
+        (mapping, "idx orig_idx orig_file\n", "no row for it"),
+        (labels, "1\nMale Smiling Young\n0.jpg 1\n", "line 3"),
+        (labels, "0\nMale Smiley Young\n", "if you mean 'smiley'"),
+    ):
+        (config := celeba(tmp_path)).path.joinpath(file).write_text(content)
+        refused(file, fragment).by(loaded, config)
 
 
 def test_every_cell_of_a_mosaic_is_an_image(tmp_path: Path) -> None:
@@ -96,14 +93,9 @@ def test_embed_halves_density_joins_markers_and_counts_what_it_leaves_out(
         path = tmp_path / f"images/png/1024x768/{patient}/{patient}.{patient}.CC.png"
         path.parent.mkdir(parents=True)
         Image.fromarray(np.full((32, 24), patient * 6000, np.uint16)).save(path)
-    assert config.listing(space_of(config)).excluded == {
-        "listed twice": 1,
-        "not 2D": 1,
-        "view other than CC and MLO": 1,
-        "spot compression or magnification": 1,
-        "no density A to D": 1,
-        "no prediction of markers": 1,
-    }
+    reasons = ["listed twice", "not 2D", "view other than CC and MLO", "no density A to D"]
+    reasons += ["spot compression or magnification", "no prediction of markers"]
+    assert config.listing(space_of(config)).excluded == dict.fromkeys(reasons, 1)
     found = loaded(config.model_copy(update={"fit": "crop"}))
     assert len(found) == 8
     for patient in range(1, 9):
@@ -127,13 +119,9 @@ def test_embed_finds_dicom_files_below_their_cohort(tmp_path: Path) -> None:
 @pytest.mark.parametrize("race", ["race", "ethnicity"])
 def test_mimic_follows_the_protocol_and_counts_what_it_leaves_out(tmp_path, race: str) -> None:
     config = mimic(tmp_path, race)
-    assert config.listing(space_of(config)).excluded == {
-        "view other than AP and PA": 1,
-        "race not among the three": 1,
-        "neither effusion nor without finding": 1,
-        "study without labels": 1,
-        "patient not in MIMIC-IV": 1,
-    }
+    reasons = ["view other than AP and PA", "race not among the three", "study without labels"]
+    reasons += ["neither effusion nor without finding", "patient not in MIMIC-IV"]
+    assert config.listing(space_of(config)).excluded == dict.fromkeys(reasons, 1)
     found = {name.split("/")[1]: values for name, values in loaded(config).items()}
     assert len(found) == 10
     for p, values in found.items():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from fcfg.metrics import LPIPS, Missing, find_lpips
-from refusal import all_refused
+from refusal import refused
 from stored import alexnet, images, linear_layers, shared
 
 ALEXNET = "alexnet-owt-7be5be79.pth"
@@ -24,9 +23,7 @@ def lpips() -> LPIPS:
 
 def test_published_weights_give_the_reference_values() -> None:
     lpips = LPIPS.load(shared("weights/lpips_alex_full.pt"))
-    c, i, j = torch.meshgrid(
-        torch.arange(3.0), torch.arange(64.0), torch.arange(64.0), indexing="ij"
-    )
+    c, i, j = torch.meshgrid(*map(torch.arange, (3.0, 64.0, 64.0)), indexing="ij")
     a = torch.sin(0.1 * (c + 1) * i + 0.05 * j)[None]
     b = torch.cos(0.07 * (c + 1) * j - 0.03 * i)[None]
     assert lpips(a, b).item() == pytest.approx(0.48695, abs=1e-5)
@@ -59,7 +56,8 @@ def test_grey_images_are_repeated_and_sizes_used_as_they_are(lpips: LPIPS) -> No
     assert torch.allclose(lpips(x, y), lpips(x.expand(-1, 3, -1, -1), y.expand(-1, 3, -1, -1)))
     assert lpips(images(size=32), images(size=32, seed=1)).isfinite().all()
     wrong = (images(size=31), images(channels=2), images().to(torch.uint8))
-    all_refused("images", *(partial(lpips, each, each) for each in wrong))
+    for each in wrong:
+        refused("images").by(lpips, each, each)
 
 
 def save(folder: Path, one_file: bool) -> None:
@@ -89,15 +87,11 @@ def test_one_file_and_two_are_the_same(lpips: LPIPS, tmp_path: Path) -> None:
 
 def test_weights_of_something_else_are_refused(tmp_path: Path) -> None:
     broken = {name: torch.full_like(weight, torch.inf) for name, weight in linear_layers().items()}
-    all_refused(
-        "LPIPS weights",
-        lambda: LPIPS(alexnet()),
-        lambda: LPIPS(alexnet() | linear_layers() | {"lin4.model.1.weight": torch.zeros(1)}),
-        lambda: LPIPS(alexnet() | broken),
-    )
+    for wrong in ({}, linear_layers() | {"lin4.model.1.weight": torch.zeros(1)}, broken):
+        refused("LPIPS weights").by(LPIPS, alexnet() | wrong)
     (tmp_path / "broken.pt").write_bytes(b"no tensors")
     for name in ("absent.pt", "broken.pt"):
-        all_refused(name, partial(LPIPS.load, tmp_path / name))
+        refused(name).by(LPIPS.load, tmp_path / name)
 
 
 @pytest.mark.parametrize("one_file", [True, False])
@@ -131,7 +125,7 @@ def test_linear_layers_of_an_installed_lpips_are_found(nowhere, tmp_path, monkey
 
 
 def test_a_place_that_is_named_must_have_them(nowhere: Path, tmp_path, monkeypatch) -> None:
-    all_refused("absent.pt", partial(find_lpips, tmp_path / "absent.pt"))
-    all_refused("LPIPS weights", partial(find_lpips, nowhere))
+    refused("absent.pt").by(find_lpips, tmp_path / "absent.pt")
+    refused("LPIPS weights").by(find_lpips, nowhere)
     monkeypatch.setenv("FCFG_WEIGHTS", str(tmp_path / "absent"))
-    all_refused("FCFG_WEIGHTS", find_lpips)
+    refused("FCFG_WEIGHTS").by(find_lpips)

@@ -105,48 +105,27 @@ def test_another_run_is_told_by_where_it_differs(run, tmp_path) -> None:
 
 TRUTH = ("mae", "missed", "changed", "factors", "target")
 DISTANCE = {"mae": 0.1, "lpips": None}
-#: The number of a line, the path of a field, and a value that it cannot have.
-VALUES: dict[str, tuple[int, str, Any]] = {
-    "a score of 99": (7, "scores.sex", 99),
-    "below 0": (7, "scores.sex", -0.1),
-    "a text": (7, "scores.sex", "0.5"),
-    "true": (7, "scores.sex", True),
-    "levels": (7, "scores.race", [0.5, 0.1, 0.1]),
-    "two levels": (7, "scores.race", [0.5, 0.5]),
-    "an age of 99": (7, "scores.age", 99),
-    "no age": (7, "scores", {"sex": 0.5}),
-    "no scores": (7, "scores", None),
-    "half a sex": (7, "target.sex", 0.5),
-    "a race": (7, "target.race", "red"),
-    "a race's code": (7, "target.race", 1),
-    "a factor": (7, "factors", {"sex": None}),
-    "too far": (7, "change.mae", 2.1),
-    "no distance": (7, "change", {"mae": 0.1}),
-    "more than a distance": (7, "change", DISTANCE | {"fid": 1}),
-    "less than none": (7, "reversal", DISTANCE | {"mae": -0.1}),
-    "an LPIPS": (7, "reversal", DISTANCE | {"lpips": -1}),
-    "no truth": (7, "truth", {"mae": 0.1}),
-    "a truth": (7, "truth", dict.fromkeys(TRUTH, -1)),
-    "no work": (7, "evaluations", 0),
-    "time": (7, "seconds", -0.5),
-    "infinity": (7, "seconds", float("inf")),
-    "unrelated images": (2, "unrelated", 3),
-    "a real image without attributes": (2, "attributes", {}),
-    "without scores": (2, "scores", {}),
-    "without names of factors": (2, "factors", [1]),
-    "a distance of no images": (8, "n", 0),
-}
+#: The number of a line, the path of a field, and values that it cannot have.
+VALUES: list[tuple[Any, ...]] = [
+    *((7, "scores.sex", 99, -0.1, "0.5", True), (7, "scores.race", [0.5, 0.1, 0.1], [0.5, 0.5])),
+    *((7, "scores.age", 99), (7, "scores", {"sex": 0.5}, None), (7, "target.sex", 0.5)),
+    *((7, "target.race", "red", 1), (7, "factors", {"sex": None}), (7, "change.mae", 2.1)),
+    (7, "change", {"mae": 0.1}, DISTANCE | {"fid": 1}),
+    (7, "reversal", DISTANCE | {"mae": -0.1}, DISTANCE | {"lpips": -1}),
+    (7, "truth", {"mae": 0.1}, dict.fromkeys(TRUTH, -1)),
+    *((7, "evaluations", 0), (7, "seconds", -0.5, float("inf"))),
+    *((2, "unrelated", 3), (2, "attributes", {}), (2, "scores", {}), (2, "factors", [1])),
+    (8, "n", 0),
+]
 
 
 def test_numbers_that_cannot_be_are_refused(run: Path, tmp_path: Path) -> None:
-    for case, (number, path, value) in VALUES.items():
+    for number, path, value in ((n, p, value) for n, p, *values in VALUES for value in values):
         lines, (key, _, part) = lines_of(run), path.partition(".")
         line = lines[number - 1]
         line[key] = line[key] | {part: value} if part else value
         file = unsealed(tmp_path / "run.jsonl", lines)
-        refused(f"line {number}" if case == "infinity" else f"line {number}, {key}").by(
-            read_results, file
-        )
+        refused(f"line {number}" + f", {key}" * (value != float("inf"))).by(read_results, file)
     lines = lines_of(run)
     lines[1]["unrelated"] = 0.3
     assert len(read_results(unsealed(tmp_path / "legal.jsonl", lines)).real) == 2

@@ -76,9 +76,8 @@ def test_apg_projects_in_float64_and_a_black_image_has_no_parallel_part() -> Non
     x, null = 1e-3 * small, torch.zeros_like(small)
     step = at(500, 400, torch.ones(1), torch.float32)
     rule = APG(momentum=0.0, radius=math.inf)
-    prediction, (momentum,) = rule.combine(
-        x, step, null, eps[None], torch.ones(1), rule.init(x, 1)
-    )
+    start = rule.init(x, 1)
+    prediction, (momentum,) = rule.combine(x, step, null, eps[None], torch.ones(1), start)
     assert prediction.clean.dtype == momentum.dtype == torch.float32
     image = step.image(x, eps).double()
     left = (prediction.clean.double() * image).sum() / (eps.double().norm() * image.norm())
@@ -91,9 +90,8 @@ def test_apg_moves_no_further_than_its_radius_allows() -> None:
     x, null, groups = draw(2)
     step = at(700, 600, torch.ones(2).double())
     rule = APG(eta=1.0, momentum=0.0, radius=0.5)
-    prediction, _ = rule.combine(
-        x, step, null, groups[:1], torch.ones(1).double(), rule.init(x, 1)
-    )
+    one, start = torch.ones(1).double(), rule.init(x, 1)
+    prediction, _ = rule.combine(x, step, null, groups[:1], one, start)
     moved = (null - prediction.clean) * step.noise_t / step.signal_t  # in image space
     norm = moved.square().sum(dim=(1, 2, 3)).sqrt()
     assert torch.allclose(norm, torch.full((2,), 0.5).double())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -29,7 +28,7 @@ from fcfg.sampling import (
     steps_along,
     time_grid,
 )
-from refusal import all_refused, refused
+from refusal import refused
 from worlds import Gaussian, images, mixture, mixture_faces
 
 SCHEDULE = NoiseSchedule()
@@ -75,43 +74,31 @@ def test_other_grids_are_even_in_what_they_say() -> None:
         assert np.abs(np.diff(times)).max() > 2 * np.abs(np.diff(times)).min()
 
 
-WRONG = {
-    "sampling": [
-        partial(SamplingConfig.parse, text)
-        for text in ("ddim uniform", "ddim uniform ten", "bdia 12", "ddim uniform -3", "", None)
-    ],
-    "grid": [
-        partial(time_grid, SCHEDULE, 10, "log-srn"),
-        partial(SamplingConfig, DDIM(), "uniformly", 10),
-        partial(SamplingConfig.parse, "ddim karas 3"),
-        *(partial(time_grid, SCHEDULE, 10, f"karras:{end}") for end in ("0", "1.1", "", "half")),
-    ],
-    "steps": [
-        partial(time_grid, SCHEDULE, steps) for steps in (0, -3, 1001, 2.5, "100", None, True)
-    ],
-    "times": [
-        *(partial(plan, *times) for times in ((), (5,), (5, 5), (0, 5, 3), (5, 3, 4))),
-        *(partial(plan, *times) for times in ((-1, 5), (0, 1001), [0] * 20)),
-    ],
-    "solver": [
-        *(partial(as_solver, text) for text in ("dpm2m", "", None)),
-        *(partial(SamplingConfig.parse, f"{text} 3") for text in ("uniform ddim", "dim uniform")),
-        partial(SamplingConfig, "ddim", "uniform", 10),
-    ],
-    "solver 'ddim:5'": [partial(as_solver, "ddim:5")],
-    "solver 'bdia": [
-        partial(as_solver, f"bdia{text}") for text in (":", ":x", ":gamma=1", ";gamma=1")
-    ],
-    "solver fixed-point, iterations": [
-        partial(as_solver, f"fixed-point:{number}") for number in ("0", "-2", "2.5", "1001")
-    ],
-    "solver bdia, gamma": [partial(BDIA, gamma) for gamma in (0, 1.1, float("nan"), "0.9", True)],
-}
-
-
 def test_what_means_nothing_is_refused() -> None:
-    for subject, calls in WRONG.items():
-        all_refused(subject, *calls)
+    parse = SamplingConfig.parse
+    for text in ("ddim uniform", "ddim uniform ten", "bdia 12", "ddim uniform -3", "", None):
+        refused("sampling").by(parse, text)
+    for grid in ("log-srn", "karras:0", "karras:1.1", "karras:", "karras:half"):
+        refused("grid").by(time_grid, SCHEDULE, 10, grid)
+    refused("grid").by(SamplingConfig, DDIM(), "uniformly", 10)
+    refused("grid").by(parse, "ddim karas 3")
+    for steps in (0, -3, 1001, 2.5, "100", None, True):
+        refused("steps").by(time_grid, SCHEDULE, steps)
+    beyond = (-1, 5), (0, 1001), [0] * 20
+    for times in ((), (5,), (5, 5), (0, 5, 3), (5, 3, 4), *beyond):
+        refused("times").by(plan, *times)
+    for text in ("dpm2m", "", None):
+        refused("solver").by(as_solver, text)
+    for text in ("uniform ddim 3", "dim uniform 3"):
+        refused("solver").by(parse, text)
+    refused("solver").by(SamplingConfig, "ddim", "uniform", 10)
+    refused("solver 'ddim:5'").by(as_solver, "ddim:5")
+    for text in (":", ":x", ":gamma=1", ";gamma=1"):
+        refused("solver 'bdia").by(as_solver, f"bdia{text}")
+    for number in ("0", "-2", "2.5", "1001"):
+        refused("solver fixed-point, iterations").by(as_solver, f"fixed-point:{number}")
+    for gamma in (0, 1.1, float("nan"), "0.9", True):
+        refused("solver bdia, gamma").by(BDIA, gamma)
 
 
 def test_refinement_inverts_every_single_step_exactly() -> None:

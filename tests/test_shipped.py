@@ -20,10 +20,8 @@ REAL = ("digits", "radiographs")
 
 def test_all_shipped_models_are_small_and_known_by_their_names(tmp_path, monkeypatch) -> None:
     assert set(shipped()) == {*DRAWN, *REAL}
-    sizes = [
-        path.stat().st_size for home in shipped().values() for path in home.glob("*.safetensors")
-    ]
-    assert 0 < sum(sizes) <= 40e6
+    files = [file for home in shipped().values() for file in home.glob("*.safetensors")]
+    assert 0 < sum(file.stat().st_size for file in files) <= 40e6
     monkeypatch.chdir(tmp_path)
     (tmp_path / "portraits").mkdir()
     assert fcfg.load("portraits").space == portraits.space()
@@ -100,13 +98,9 @@ def test_the_shipped_model_changes_what_it_is_asked_to_change() -> None:
     """Eight drawings, eight steps: enough to see a smile come or go, and the rest stay."""
     faces = portraits.sample(8, seed=portraits.EVALUATION_SEED)
     pipeline = fcfg.load("portraits")
-    pair = pipeline.counterfactual(
-        faces.images,
-        faces.attributes,
-        do={"smiling": lambda smiling: 1 - smiling},
-        guidance=fcfg.Guidance.none(),
-        sampling=8,
-    )
+    how = {"guidance": fcfg.Guidance.none(), "sampling": 8}
+    do = {"smiling": lambda smiling: 1 - smiling}
+    pair = pipeline.counterfactual(faces.images, faces.attributes, do, **how)
     assert pipeline.judge is not None
     before, after = (pipeline.judge.read(i).factors for i in (faces.images, pair.images))
     sign = 2 * pair.attributes["smiling"] - 1

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import partial
 
 import numpy as np
 from hypothesis import given
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from fcfg import CausalGraph, Guidance, NoiseSchedule, Partition
 from fcfg.guidance import APG, CFG, CFGPlusPlus
 from fcfg.guidance.options import Options
-from refusal import all_refused, refused
+from refusal import refused
 
 GRAPH = CausalGraph({"age": [], "finding": ["age"], "sex": []})
 SCHEDULE = NoiseSchedule()
@@ -77,52 +76,36 @@ def test_the_options_of_apg_are_the_papers_and_type_checkers_know_all() -> None:
     assert declared - {"rule", "factored", "weights"} == set(Options.__annotations__)
 
 
-NO_WEIGHTS = (-1e7, np.nan, np.inf, True, "3", 10**400)
-NO_TOLERANCES = (-0.1, np.nan, "much", True)
-WRONG = {
-    "weight of 'all'": [
-        *(partial(Guidance.cfg, w) for w in NO_WEIGHTS),
-        lambda: Guidance.cfgpp(1.5),
-    ],
-    "weight of 'affected'": [lambda: Guidance.fcfgpp(affected=-0.1)],
-    "name": [lambda: Guidance.fcfg(**{"a,b": 1})],
-    "guidance": [
-        lambda: Guidance("foo", False, ()),
-        lambda: Guidance(None, False, (("all", 3),)),
-        *(partial(Guidance.parse, text) for text in (3, "cfgpp:0.02", "fcfgpp:a=0.02")),
-        *(partial(Guidance.parse, f"fcfg:{text}") for text in ("a=1,a=2", "a=x", "3")),
-        *(partial(Guidance.parse, text) for text in ("cfg:affected=3", "cfg:3;start", "none:3")),
-    ],
-    "guidance 'cgf:3'": [lambda: Guidance.parse("cgf:3")],
-    "guidance ''": [lambda: Guidance.parse("")],
-    "guidance 'cfg'": [lambda: Guidance.parse("cfg")],
-    "guidance cfg": [lambda: Guidance.fcfg(), lambda: Guidance.cfg(1).replace(eta=0.5)],
-    "guidance none": [lambda: Guidance.none().replace(start=0.5)],
-    "guidance apg": [lambda: Guidance.apg(1).replace(raduis=1)],
-    "option eta": [lambda: Guidance.apg(1).replace(eta=2)],
-    "option momentum": [lambda: Guidance.apg(1).replace(momentum=-1)],
-    "option radius": [lambda: Guidance.apg(1).replace(radius=0)],
-    "option start": [
-        lambda: Guidance(CFG(), False, (), start=0.9, stop=0.1),
-        lambda: Guidance.cfg(1).replace(start=1.0),
-        lambda: Guidance.cfg(1).replace(start=0.5, stop=0.5),
-    ],
-    "option stop": [lambda: Guidance.cfg(1).replace(stop=0)],
-    "option tolerance": [
-        *(partial(Guidance.cfg(3).replace, tolerance=t) for t in NO_TOLERANCES),
-        lambda: Guidance.cfg(2).replace(tolerance=0.01, anchor=True),
-    ],
-    "option drawn_noise": [
-        lambda: Guidance.parse("cfg:2;drawn_noise=true"),
-        lambda: Guidance.cfg(2).replace(anchor=True, drawn_noise=2),
-    ],
-    "option raw": [lambda: Guidance.parse("cfg++:0.1;raw=7")],
-}
-
-
 def test_what_means_nothing_is_refused() -> None:
-    for subject, calls in WRONG.items():
-        all_refused(subject, *calls)
+    for weight in (-1e7, np.nan, np.inf, True, "3", 10**400):
+        refused("weight of 'all'").by(Guidance.cfg, weight)
+    refused("weight of 'all'").by(Guidance.cfgpp, 1.5)
+    refused("weight of 'affected'").by(Guidance.fcfgpp, affected=-0.1)
+    refused("name").by(Guidance.fcfg, **{"a,b": 1})
+    refused("guidance").by(Guidance, "foo", False, ())
+    refused("guidance").by(Guidance, None, False, (("all", 3),))
+    nameless = "cfgpp:0.02", "fcfgpp:a=0.02", "fcfg:a=1,a=2", "fcfg:a=x", "fcfg:3"
+    for text in (3, *nameless, "cfg:affected=3", "cfg:3;start", "none:3"):
+        refused("guidance").by(Guidance.parse, text)
+    for text in ("cgf:3", "", "cfg"):
+        refused(f"guidance '{text}'").by(Guidance.parse, text)
+    refused("guidance cfg").by(Guidance.fcfg)
+    refused("guidance none").by(Guidance.none().replace, start=0.5)
+    refused("guidance apg").by(Guidance.apg(1).replace, raduis=1)
+    for name, value in {"eta": 2, "momentum": -1, "radius": 0}.items():
+        refused(f"option {name}").by(Guidance.apg(1).replace, **{name: value})
+    refused("option start").by(Guidance, CFG(), False, (), start=0.9, stop=0.1)
+    cfg = Guidance.cfg(2).replace
+    refused("guidance cfg").by(cfg, eta=0.5)
+    for interval in ({"start": 1.0}, {"start": 0.5, "stop": 0.5}):
+        refused("option start").by(cfg, **interval)
+    refused("option stop").by(cfg, stop=0)
+    for tolerance in (-0.1, np.nan, "much", True):
+        refused("option tolerance").by(cfg, tolerance=tolerance)
+    refused("option tolerance").by(cfg, tolerance=0.01, anchor=True)
+    refused("option drawn_noise").by(Guidance.parse, "cfg:2;drawn_noise=true")
+    refused("option drawn_noise").by(cfg, anchor=True, drawn_noise=2)
+    refused("option raw").by(Guidance.parse, "cfg++:0.1;raw=7")
 
 
 def test_names_of_groups_choose_the_partition_and_must_match() -> None:

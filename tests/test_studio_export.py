@@ -90,12 +90,9 @@ def check_answer(entry: dict, folder: Path) -> None:
     """Compare an answer of the gallery with that of the model."""
     (model,) = as_studio_models([("tiny", fcfg.load(str(folder)))])
     (picture, *_) = find_samples(model)
-    pair = model.model.counterfactual(
-        picture.image,
-        {name: [value] for name, value in picture.attributes.items()},
-        entry["do"],
-        guidance=fcfg.Guidance.parse(entry["guidance"]),
-    )
+    table = {name: [value] for name, value in picture.attributes.items()}
+    how = {"guidance": fcfg.Guidance.parse(entry["guidance"])}
+    pair = model.model.counterfactual(picture.image, table, entry["do"], **how)
     change = (pair.images - picture.image).abs().mean().item()
     assert entry["events"][0]["change"] == pytest.approx(change, rel=1e-4)
 

@@ -114,13 +114,9 @@ def test_a_server_that_ends_leaves_its_port_and_nothing_behind(
     temporary.mkdir()
     places = {"HOME": home, "TMPDIR": temporary, "PYTHONPATH": Path(fcfg.__file__).parents[1]}
     command = f"{sys.executable} -m fcfg studio {tiny_folder} --no-open --port 0"
-    with subprocess.Popen(
-        command.split(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=home,
-        env=os.environ | {name: str(path) for name, path in places.items()},
-    ) as process:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    around = os.environ | {name: str(path) for name, path in places.items()}
+    with subprocess.Popen(command.split(), cwd=home, env=around, **streams) as process:
         try:
             assert process.stdout is not None
             address = re.search(r"http://\S+", process.stdout.readline().decode())[0]

@@ -120,30 +120,16 @@ def flux() -> tuple[tuple[nn.Module, Any], AbstractConditioner]:
 
 
 def monai_unet(dimensions: int = 3, channels: int = 2) -> tuple[Any, AbstractConditioner]:
-    network = monai(
-        "DiffusionModelUNet",
-        spatial_dims=dimensions,
-        in_channels=channels,
-        out_channels=channels,
-        channels=[8, 8],
-        attention_levels=[False, True],
-        num_res_blocks=1,
-        num_head_channels=4,
-        norm_num_groups=4,
-        with_conditioning=True,
-        cross_attention_dim=WIDTH,
-    )
+    shape = {"spatial_dims": dimensions, "in_channels": channels, "out_channels": channels}
+    inner = {"channels": [8, 8], "attention_levels": [False, True], "num_res_blocks": 1}
+    heads = {"num_head_channels": 4, "norm_num_groups": 4}
+    tokens = {"with_conditioning": True, "cross_attention_dim": WIDTH}
+    network = monai("DiffusionModelUNet", **shape, **inner, **heads, **tokens)
     return network, randomised(AttributeTokens(SPACE, WIDTH, "context"), 0.1)
 
 
 NETWORKS = {
-    "unet": unet,
-    "prompted_unet": prompted_unet,
-    "sdxl": sdxl,
-    "dit": dit,
-    "sd3": sd3,
-    "flux": flux,
-    "monai_unet": monai_unet,
+    make.__name__: make for make in (unet, prompted_unet, sdxl, dit, sd3, flux, monai_unet)
 }
 
 
@@ -154,32 +140,19 @@ def foreign(name: str) -> ForeignNetwork:
 
 
 def autoencoder() -> tuple[nn.Module, Any]:
-    return diffusers(
-        "AutoencoderKL",
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        block_out_channels=(8, 8),
-        layers_per_block=1,
-        norm_num_groups=4,
-    )
+    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "layers_per_block": 1}
+    blocks |= {"up_block_types": ("UpDecoderBlock2D",) * 2, "block_out_channels": (8, 8)}
+    return diffusers("AutoencoderKL", **blocks, norm_num_groups=4)
 
 
 def volume_autoencoder(
     dimensions: int = 3, channels: int = 1, latent_channels: int = 2
 ) -> tuple[nn.Module, dict[str, Any]]:
-    return monai(
-        "AutoencoderKL",
-        spatial_dims=dimensions,
-        in_channels=channels,
-        out_channels=channels,
-        num_res_blocks=[1, 1],
-        channels=[8, 8],
-        attention_levels=[False, False],
-        latent_channels=latent_channels,
-        norm_num_groups=4,
-        with_encoder_nonlocal_attn=False,
-        with_decoder_nonlocal_attn=False,
-    )
+    shape = {"spatial_dims": dimensions, "in_channels": channels, "out_channels": channels}
+    inner = {"num_res_blocks": [1, 1], "channels": [8, 8], "attention_levels": [False, False]}
+    own = {"latent_channels": latent_channels, "norm_num_groups": 4}
+    plain = dict.fromkeys(("with_encoder_nonlocal_attn", "with_decoder_nonlocal_attn"), False)
+    return monai("AutoencoderKL", **shape, **inner, **own, **plain)
 
 
 def generated(pipeline: ForeignPipeline, x: Tensor, times: Sequence[int], weight: float) -> Tensor:

@@ -49,32 +49,21 @@ def _ddim() -> Any:
 def stable_diffusion() -> Any:
     """As Stable Diffusion 1 and 2."""
     tokenizer, encoder = _clip()
-    return _library("diffusers").StableDiffusionPipeline(
-        vae=autoencoder()[0],
-        text_encoder=encoder,
-        tokenizer=tokenizer,
-        unet=prompted_unet()[0][0],
-        scheduler=_ddim(),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
-    )
+    parts = {"text_encoder": encoder, "tokenizer": tokenizer, "unet": prompted_unet()[0][0]}
+    parts |= {"vae": autoencoder()[0], "scheduler": _ddim(), "requires_safety_checker": False}
+    none = {"safety_checker": None, "feature_extractor": None}
+    return _library("diffusers").StableDiffusionPipeline(**parts, **none)
 
 
 def stable_diffusion_xl() -> Any:
     """As Stable Diffusion XL: two encoders, and zeros in place of an empty prompt."""
     tokenizer, encoder = _clip()
     other_tokenizer, other_encoder = _clip("CLIPTextModelWithProjection")
-    return _library("diffusers").StableDiffusionXLPipeline(
-        vae=autoencoder()[0],
-        text_encoder=encoder,
-        text_encoder_2=other_encoder,
-        tokenizer=tokenizer,
-        tokenizer_2=other_tokenizer,
-        unet=sdxl(2 * WIDTH)[0][0],
-        scheduler=_ddim(),
-        add_watermarker=False,
-    )
+    texts = {"text_encoder": encoder, "text_encoder_2": other_encoder, "tokenizer": tokenizer}
+    texts |= {"tokenizer_2": other_tokenizer}
+    parts = {"vae": autoencoder()[0], "unet": sdxl(2 * WIDTH)[0][0], "scheduler": _ddim()}
+    library = _library("diffusers")
+    return library.StableDiffusionXLPipeline(**texts, **parts, add_watermarker=False)
 
 
 def stable_diffusion_3() -> Any:
@@ -115,9 +104,5 @@ def undistilled_flux() -> Any:
     )
 
 
-PIPELINES = {
-    "sd": stable_diffusion,
-    "sdxl": stable_diffusion_xl,
-    "sd3": stable_diffusion_3,
-    "flux": undistilled_flux,
-}
+PIPELINES = {"sd": stable_diffusion, "sdxl": stable_diffusion_xl}
+PIPELINES |= {"sd3": stable_diffusion_3, "flux": undistilled_flux}
