@@ -26,21 +26,11 @@ TINY: dict[str, Any] = {
 }
 UNET = {"base": 8, "multipliers": [1], "blocks": 1}
 DENOISING = {"batch": 8, "steps": 12, "learning_rate": 1e-3, "ema": 0.9, "network": UNET}
-MODELS: dict[str, dict[str, Any]] = {
-    "diffusion": DENOISING,
-    "semantic": {**DENOISING, "latent": 4, "encoder_multipliers": [1, 2]},
-    "hvae": {
-        "encoder": "8b1d2,4b1d4,1b1",
-        "decoder": "1b1,4b1,8b1",
-        "widths": [8, 8, 16],
-        "latent": 2,
-        "batch": 8,
-        "steps": 6,
-        "warmup": 2,
-        "ema": 0.9,
-        "finetuning": {"batch": 8, "steps": 4, "ema": 0.5, "targets": "soft"},
-    },
-}
+HVAE = {"encoder": "8b1d2,4b1d4,1b1", "decoder": "1b1,4b1,8b1", "widths": [8, 8, 16], "latent": 2}
+HVAE |= {"batch": 8, "steps": 6, "warmup": 2, "ema": 0.9}
+HVAE |= {"finetuning": {"batch": 8, "steps": 4, "ema": 0.5, "targets": "soft"}}
+SEMANTIC = {**DENOISING, "latent": 4, "encoder_multipliers": [1, 2]}
+MODELS: dict[str, Any] = {"diffusion": DENOISING, "semantic": SEMANTIC, "hvae": HVAE}
 
 # Names, as YAML, that are not those of one plain folder.
 NO_FOLDERS = ("''", ".", "..", "../../evil", "/tmp/evil", r"a\b", '"a\\nb"', "x" * 201, "é" * 101)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree, rmtree
+from typing import Any
 
 import numpy as np
 import pytest
@@ -214,17 +215,11 @@ def test_what_is_not_a_checkpoint_is_refused(pipeline, tmp_path: Path) -> None:
     wrong(lambda f: next(f.glob("scm-*")).unlink(), "the file scm-", "No such file")
 
 
-EDITS = {
-    "parameterisation": "noise",
-    "schedule": "linear",
-    "steps": 600,
-    "attributes": {name: SPACE.to_config()[name] for name in ("age", "smiling", "hair")},
-    "graph": {"smiling": [], "age": [], "hair": ["age", "smiling"]},
-    "mechanisms": {},
-    "factors": {"age": [50.0, 18.0]},
-    "provenance": {"seed": 4},
-    "storage": "float16",
-}
+EDITS: dict[str, Any] = {"parameterisation": "noise", "schedule": "linear", "steps": 600}
+EDITS["attributes"] = {name: SPACE.to_config()[name] for name in ("age", "smiling", "hair")}
+EDITS["graph"] = {"smiling": [], "age": [], "hair": ["age", "smiling"]}
+EDITS |= {"mechanisms": {}, "factors": {"age": [50.0, 18.0]}}
+EDITS |= {"provenance": {"seed": 4}, "storage": "float16"}
 
 
 def test_an_edited_config_is_noticed_unless_it_says_that_it_was(pipeline, tmp_path: Path) -> None:

@@ -76,16 +76,10 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     count = 40
     names = [f"{'more/' if n % 3 == 0 else ''}{n}.png" for n in range(count)]
     names[1], names[2], names[4], names[16] = "../1.png", "x" * 300, "5.png", "a\0b"
-    faces(
-        tmp_path,
-        count=count,
-        file_name=names,
-        smiling=["", "2", *(str(n % 2) for n in range(38))],
-        part=["train"] * 20 + ["val"] * 18 + ["valid"] * 2,
-        person=[*people(38), "p0", ""],
-        always=["1"] * count,
-        rare=["1", *["0"] * 39],
-    )
+    columns = {"file_name": names, "smiling": ["", "2", *(str(n % 2) for n in range(38))]}
+    columns |= {"part": ["train"] * 20 + ["val"] * 18 + ["valid"] * 2, "always": ["1"] * count}
+    columns |= {"person": [*people(38), "p0", ""], "rare": ["1", *["0"] * 39]}
+    faces(tmp_path, count=count, **columns)
     (tmp_path / "7.png").write_bytes(b"no picture")
     picture(8).save(tmp_path / "25.png")  # 8 is in train, 25 in val
     picture(10).save(tmp_path / "11.png")
@@ -121,28 +115,26 @@ def test_everything_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     assert told["sizes and modes, all converted to one"][1] == "30x30 RGB: 1"
 
 
-@pytest.mark.parametrize(
-    ("table", "options", "fragment"),
-    [
+def test_however_little_there_is_nothing_is_raised(tmp_path) -> None:
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    lone = {"file_name": ["a.png"]}
+    for table, options, fragment in (
         (None, {}, "a file 'metadata.csv'"),
         ({"name": ["a"]}, {}, "a column 'file_name'"),
         ({"file_name": []}, {}, "lists no image"),
-        ({"file_name": ["a.png"]}, {}, "no column that looks like an attribute"),
-        ({"file_name": ["a.png"], "age": ["1"]}, {}, "at least 3 groups"),
-        ({"file_name": ["a.png"], "age": ["1"]}, {"split": "part"}, "a column 'part'"),
-        ({"file_name": ["a.png"], "age": ["1"]}, {"group": "who"}, "a column 'who'"),
-        ({"file_name": ["a.png"], "part": ["train"]}, {"split": "part"}, "none in 'val'"),
-    ],
-)
-def test_however_little_there_is_nothing_is_raised(tmp_path, table, options, fragment) -> None:
-    (tmp_path / "a.png").write_bytes(b"no picture")
-    if table is not None:
-        write_table(tmp_path, table)
-    report = check_folder(tmp_path, FolderData(**options))
-    assert fragment in errors(report)
-    size, why = proposed_size(report, FolderData())
-    assert size == 64
-    assert "the default" in why
+        (lone, {}, "no column that looks like an attribute"),
+        (lone | {"age": ["1"]}, {}, "at least 3 groups"),
+        (lone | {"age": ["1"]}, {"split": "part"}, "a column 'part'"),
+        (lone | {"age": ["1"]}, {"group": "who"}, "a column 'who'"),
+        (lone | {"part": ["train"]}, {"split": "part"}, "none in 'val'"),
+    ):
+        if table is not None:
+            write_table(tmp_path, table)
+        report = check_folder(tmp_path, FolderData(**options))
+        assert fragment in errors(report)
+        size, why = proposed_size(report, FolderData())
+        assert size == 64
+        assert "the default" in why
 
 
 def test_dicom_without_its_reader_is_a_finding(tmp_path: Path, monkeypatch) -> None:
@@ -152,9 +144,8 @@ def test_dicom_without_its_reader_is_a_finding(tmp_path: Path, monkeypatch) -> N
     assert "fcfg[medical]" in errors(check_folder(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("name", "texts", "guessed"),
-    [
+def test_kinds_follow_from_names_and_values() -> None:
+    for name, texts, guessed in (
         ("remark", [f"text {n}" for n in range(50)], "50 different texts in 50 rows"),
         ("id", ["1", "2"], "an identifier, by its name"),
         ("place", ["here", "here"], "always the same text"),
@@ -172,24 +163,17 @@ def test_dicom_without_its_reader_is_a_finding(tmp_path: Path, monkeypatch) -> N
         ("x", ["1", "2"] * 5, Categorical("x", ("1", "2"))),
         ("x", ["1", "1.0", "2"] * 5, Continuous("x", 0.95, 2.05)),  # two texts for one number
         ("x", ["1", "2.5"] * 5, Continuous("x", 0.92, 2.58)),
-    ],
-)
-def test_kinds_follow_from_names_and_values(name: str, texts: list[str], guessed) -> None:
-    guess = guess_attribute(name, texts)
-    assert guessed in (guess.attribute, guess.why)
-    assert (guess.attribute is None) == isinstance(guessed, str)
-    assert (guess.odd, guess.question) == (("1,5",) * (name == "comma"), "")
+    ):
+        guess = guess_attribute(name, texts)
+        assert guessed in (guess.attribute, guess.why)
+        assert (guess.attribute is None) == isinstance(guessed, str)
+        assert (guess.odd, guess.question) == (("1,5",) * (name == "comma"), "")
 
 
 def test_columns_that_are_no_attributes_are_findings_with_the_reason(tmp_path: Path) -> None:
     bit, many = [str(n % 2) for n in range(40)], [f"text {n}" for n in range(40)]
-    names = {
-        "a+b": "'+', which joins the targets",
-        "x:y": "':'",
-        "affected": "other than 'affected'",
-        "c.d": "'.'",
-        " e": "space",
-    }
+    names = {"a+b": "'+', which joins the targets", "x:y": "':'", "c.d": "'.'", " e": "space"}
+    names["affected"] = "other than 'affected'"
     sizes = [f"{n}.5" for n in range(38)] + ["inf", "12 cm"]
     columns = {"free.text": many, "size": sizes, "seen": ["0", "1", "unknown", "1"] * 10}
     columns["smiling"] = ["1", "NA"] * 20

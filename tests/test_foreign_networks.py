@@ -182,12 +182,9 @@ def test_a_codec_from_which_no_image_comes_back_is_refused() -> None:
     )
 
 
-_MISSHAPEN: list[Any] = [
-    None,
-    {"in_channels": None},
-    {"in_channels": "three"},
-    {"in_channels": 3, "latent_channels": 0},
-    {"in_channels": 3, "block_out_channels": 8},
+_MISSHAPEN: list[Any] = [None, {"in_channels": None}, {"in_channels": "three"}]
+_MISSHAPEN += [
+    {"in_channels": 3} | more for more in ({"latent_channels": 0}, {"block_out_channels": 8})
 ]
 
 

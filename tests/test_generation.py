@@ -16,23 +16,14 @@ from torch import nn
 from face_folder import dicom
 from fcfg import Categorical, CounterfactualPipeline, Denoiser, Guidance, InputError
 from fcfg.causal import AttributeSpace, Binary
-from fcfg.generation import (
-    Request,
-    Result,
-    compare,
-    difference_map,
-    difference_scale,
-    find_attributes,
-    find_pictures,
-    flip,
-    generate,
-    model_pixels,
-    parse_do,
-    prepare,
-    read_files,
-)
+from fcfg.causal.intervention import flip
+from fcfg.generation import Request, Result, compare, find_attributes, find_pictures, generate
+from fcfg.generation.parsing import parse_do
+from fcfg.generation.picture_files import read_files
+from fcfg.generation.run import prepare
+from fcfg.model import model_pixels
 from fcfg.sampling import DRAWN_NOISE
-from fcfg.sheet import NEUTRAL, SCALES
+from fcfg.sheet import NEUTRAL, SCALES, difference_map, difference_scale
 from fcfg.support.images import images_from_bytes, read_images
 from fcfg.support.pictures import Pixels, fit_picture
 from kills import ended_after, kill_again_and_again, printed_elsewhere
@@ -214,13 +205,9 @@ def table(path: Path, *rows: list[Any], names: str = f"{NAMES},extra") -> Path:
 
 def test_rows_are_found_by_path_or_by_name_in_any_order(tmp_path: Path) -> None:
     files = draw(tmp_path, ["one/x.png", "two/x.png", "two/y.png"])
-    path = table(
-        tmp_path / "labels.CSV",
-        ["other/z.png", 0, 1, "red", ""],
-        ["y.png", 0, 3, "grey", ""],
-        ["two/x.png", 1, 2, "dark", ""],
-        ["one/x.png", 1, 1, "red", "junk"],
-    )
+    rows = [["other/z.png", 0, 1, "red", ""], ["y.png", 0, 3, "grey", ""]]
+    rows += [["two/x.png", 1, 2, "dark", ""], ["one/x.png", 1, 1, "red", "junk"]]
+    path = table(tmp_path / "labels.CSV", *rows)
     factual = find_attributes(path, SPACE, files, None)
     assert factual.source == str(path)
     assert factual.attributes["age"].tolist() == [1, 2, 3]

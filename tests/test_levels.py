@@ -45,15 +45,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> CounterfactualPipeline:
     """What training on them gives, a sheet of counterfactuals on its way included."""
-    config = TINY | {
-        "data": {"format": "folder", "path": str(folder), "size": 8, "split": "part"},
-        "attributes": {"bold": {"kind": "binary"}, "digit": DIGIT.to_config()},
-        "graph": {"bold": [], "digit": ["bold"]},
-        "model": {"batch": 8, "steps": 2, "network": {}},
-        "judge": {"width": 4, "batch": 8, "steps": 2},
-        "scm": {"steps": 2},
-        "run": {"sheets": 1},
-    }
+    data = {"format": "folder", "path": str(folder), "size": 8, "split": "part"}
+    kinds = {"bold": {"kind": "binary"}, "digit": DIGIT.to_config()}
+    config = TINY | {"data": data, "attributes": kinds, "graph": {"bold": [], "digit": ["bold"]}}
+    config |= {"model": {"batch": 8, "steps": 2, "network": {}}, "scm": {"steps": 2}}
+    config |= {"judge": {"width": 4, "batch": 8, "steps": 2}, "run": {"sheets": 1}}
     out = tmp_path_factory.mktemp("run") / "digits"
     return fcfg.load(train(TrainingConfig.model_validate(config), out))
 

@@ -31,14 +31,17 @@ def test_celeba_hq_takes_the_split_of_the_originals(tmp_path: Path) -> None:
 
 def test_celebas_broken_texts_are_refused(tmp_path) -> None:
     mapping, labels = "CelebA-HQ-to-CelebA-mapping.txt", "CelebAMask-HQ-attribute-anno.txt"
+    config = celeba(tmp_path)
     for file, content, fragment in (
         (mapping, "idx orig_idx orig_file\n0 1 2.jpg\n", "'0.jpg'"),
         (mapping, "idx orig_idx orig_file\n", "no row for it"),
         (labels, "1\nMale Smiling Young\n0.jpg 1\n", "line 3"),
         (labels, "0\nMale Smiley Young\n", "if you mean 'smiley'"),
     ):
-        (config := celeba(tmp_path)).path.joinpath(file).write_text(content)
+        whole = (tmp_path / file).read_text()
+        (tmp_path / file).write_text(content)
         refused(file, fragment).by(loaded, config)
+        (tmp_path / file).write_text(whole)
 
 
 def test_every_cell_of_a_mosaic_is_an_image(tmp_path: Path) -> None:

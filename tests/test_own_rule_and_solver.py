@@ -18,14 +18,8 @@ from fcfg.cli import main
 from fcfg.diffusion.prediction import Prediction
 from fcfg.guidance import CFG, RULES, AbstractRule, Guidance, register_rule
 from fcfg.reports.rule_styles import setting, strongest
-from fcfg.sampling import (
-    SOLVERS,
-    AbstractSolver,
-    SamplingConfig,
-    Trajectory,
-    as_solver,
-    register_solver,
-)
+from fcfg.sampling import SOLVERS, AbstractSolver, SamplingConfig, Trajectory, as_solver
+from fcfg.sampling.solver import register_solver
 from refusal import refused
 from tiny import draw, tiny_pipeline
 

@@ -116,26 +116,24 @@ Event = tuple[float, str, int, int] | tuple[float, str, int, int, float]
 DIFFUSION, READING, DRAWING = "diffusion", "reading images", "drawing portraits"
 
 
-@pytest.mark.parametrize(
-    ("events", "lines"),  # seconds before an event, what it tells, and the lines
-    [
-        (  # a line every half minute at most, and at the end
-            [(0, DIFFUSION, 0, 10), *((10, DIFFUSION, n, 10, 1 / n) for n in range(1, 11))],
-            [
-                "diffusion: step 4 of 10, loss 0.2500, 10.0 s/it, about 60 s left",
-                "diffusion: step 8 of 10, loss 0.1250, 10.0 s/it, about 20 s left",
-                "diffusion: step 10 of 10, loss 0.1000",
-            ],
-        ),
-        (  # what is left counts the steps of this run alone
-            [(0, DIFFUSION, 1000, 2000), (40, DIFFUSION, 1100, 2000, 0.5)],
-            ["diffusion: step 1100 of 2000, loss 0.5000, 2.5 it/s, about 6 min left"],
-        ),
-        ([(0, READING, 0, 8), (40, READING, 0, 8)], ["reading images: 0 of 8"]),
-        ([(0, READING, n, 8) for n in (0, 4, 8)], ["reading images: 8 of 8"]),  # without a loss
-        ([(0, DRAWING, n, 3) for n in (0, 3)], ["drawing portraits: 3 of 3"]),
-    ],
-)
+#: Lines that come every half minute at most, and at the end.
+SEVERAL = [
+    "diffusion: step 4 of 10, loss 0.2500, 10.0 s/it, about 60 s left",
+    "diffusion: step 8 of 10, loss 0.1250, 10.0 s/it, about 20 s left",
+    "diffusion: step 10 of 10, loss 0.1000",
+]
+#: What is left counts the steps of this run alone.
+LATER = ["diffusion: step 1100 of 2000, loss 0.5000, 2.5 it/s, about 6 min left"]
+TOLD: list[tuple[list[Event], list[str]]] = [  # seconds before an event, what it tells; the lines
+    ([(0, DIFFUSION, 0, 10), *((10, DIFFUSION, n, 10, 1 / n) for n in range(1, 11))], SEVERAL),
+    ([(0, DIFFUSION, 1000, 2000), (40, DIFFUSION, 1100, 2000, 0.5)], LATER),
+    ([(0, READING, 0, 8), (40, READING, 0, 8)], ["reading images: 0 of 8"]),
+    ([(0, READING, n, 8) for n in (0, 4, 8)], ["reading images: 8 of 8"]),  # without a loss
+    ([(0, DRAWING, n, 3) for n in (0, 3)], ["drawing portraits: 3 of 3"]),
+]
+
+
+@pytest.mark.parametrize(("events", "lines"), TOLD)
 def test_elsewhere_lines_come_now_and_then_and_at_the_end(monkeypatch, events, lines) -> None:
     bar, screen = reporter(terminal=False)
     clock, path = 100.0, "runs/[bold]/[/x]/:smile:/" + "long/" * 50

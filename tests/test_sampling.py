@@ -13,21 +13,9 @@ from hypothesis import strategies as st
 
 from fcfg import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Guidance, Heun, NoiseSchedule
 from fcfg.diffusion import ConditionalPredictor
-from fcfg.sampling import (
-    ANCHORED,
-    DRAWN_NOISE,
-    GRIDS,
-    PRESETS,
-    SOLVERS,
-    SamplingConfig,
-    Steps,
-    Trajectory,
-    as_sampling,
-    as_solver,
-    integrate,
-    steps_along,
-    time_grid,
-)
+from fcfg.sampling import SOLVERS, Steps, Trajectory, as_solver, integrate, steps_along
+from fcfg.sampling.config import ANCHORED, DRAWN_NOISE, PRESETS, SamplingConfig, as_sampling
+from fcfg.sampling.grids import GRIDS, time_grid
 from refusal import refused
 from worlds import Gaussian, images, mixture, mixture_faces
 

@@ -17,13 +17,8 @@ from fcfg import AttributeSpace, Binary, Guidance, NoiseSchedule
 from fcfg.diagnosis import diagnose
 from fcfg.diffusion import Corruption
 from fcfg.model import Factual
-from fcfg.rivals.sadcg import (
-    SemanticConfig,
-    SemanticDenoiser,
-    SemanticEmbedder,
-    SemanticEncoder,
-    SemanticUNet,
-)
+from fcfg.rivals.sadcg import SemanticConfig, SemanticDenoiser, SemanticEmbedder
+from fcfg.rivals.sadcg.network import SemanticEncoder, SemanticUNet
 from fcfg.training.feed import Batch
 from fcfg.training.objectives import DenoisingObjective
 from fcfg.trust import denoising_loss, measure_trust

@@ -92,7 +92,7 @@ def test_the_announced_number_ahead_is_how_many_really_run_before(asked) -> None
     assert all(engine.ahead(job) is None for job in jobs.values())
 
 
-def test_a_new_question_cancels_those_before_it_and_one_that_comes_late_none(log: Log) -> None:
+def test_a_new_question_cancels_those_of_the_same_visitor_that_wait_or_run(log: Log) -> None:
     running = log.block()
     for visitor, name in (("a", "old"), ("b", "other"), ("a", "new")):
         log.engine.submit(log.job(visitor, name))
@@ -103,6 +103,9 @@ def test_a_new_question_cancels_those_before_it_and_one_that_comes_late_none(log
     log.finish()
     assert log.events["block"] == [{"type": "cancelled"}, None]
     assert log.ran == ["other", "new", "newer"]
+
+
+def test_a_question_that_was_asked_earlier_and_comes_late_cancels_nothing(log: Log) -> None:
     log.block()
     for name, ticket in (("new", 2), ("late", 1)):
         log.engine.submit(log.job("a", name, ticket=ticket))

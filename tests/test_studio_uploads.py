@@ -42,6 +42,10 @@ def bomb(width: int, height: int) -> bytes:
     return png_of(width, height, chunk(b"IDAT", zlib.compress(bytes((width + 1) * height), 9)))
 
 
+def text_bomb() -> bytes:
+    return chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(80_000_000), 9))
+
+
 def flipped(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
 
@@ -77,9 +81,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a PNG just above the limit": lambda: png_of(5_001, 5_000),
     "a bomb of 30 million pixels": lambda: bomb(6_000, 5_000),
     "a line of 10,000 pixels": lambda: bomb(10_000, 1),
-    "a PNG with a bomb of text": lambda: png_of(
-        16, 16, chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(80_000_000), 9)), BLACK
-    ),
+    "a PNG with a bomb of text": lambda: png_of(16, 16, text_bomb(), BLACK),
     "a transparent PNG": lambda: file_of(see_through()),
     "a transparent WebP": lambda: file_of(see_through(), "WEBP"),
     "a GIF with a transparent colour": lambda: file_of(EMPTY, "GIF", transparency=0),

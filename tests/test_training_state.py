@@ -42,14 +42,15 @@ def test_only_the_last_and_the_best_are_kept_and_the_newest_stays_whole(tmp_path
         checkpoints.write(state(step), best=2 if step > 1 else None)
     assert checkpoints.steps() == [2, 5, 6]
     assert all(other.read_text() == "mine" for other in others)
-    checkpoints = Checkpoints(tmp_path, keep=3)
+    folder = tmp_path / "full"
+    checkpoints = Checkpoints(folder, keep=3)
     for step in (1, 2, 3):
         checkpoints.write(state(step))
     with largest_file(2**16), pytest.raises(OSError, match="File too large"):
         checkpoints.write(state(4, size=2**16))
     assert checkpoints.steps() == [3]  # the older ones made room
     assert checkpoints.read(3).step == 3
-    assert [path.name for path in tmp_path.iterdir()] == [checkpoints.path(3).name]
+    assert [path.name for path in folder.iterdir()] == [checkpoints.path(3).name]
 
 
 @pytest.mark.skipif(sys.modules.get("fcntl", 1) is None, reason="locks were taken away")

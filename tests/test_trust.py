@@ -20,19 +20,11 @@ from fcfg.cli import main
 from fcfg.datasets import portraits
 from fcfg.generation import generate
 from fcfg.judge import AttributeJudge, Reading
-from fcfg.model.thresholds import signal_ranges
+from fcfg.model.thresholds import LEVELS, Thresholds, signal_ranges
 from fcfg.pipeline.plans import PAPER_GUIDANCE
 from fcfg.sampling import as_sampling
 from fcfg.storage.beside import WORDS, read_words
-from fcfg.trust import (
-    LEVELS,
-    Thresholds,
-    denoising_loss,
-    measure_trust,
-    not_reached,
-    reasons,
-    trust_thresholds,
-)
+from fcfg.trust import denoising_loss, measure_trust, not_reached, reasons, trust_thresholds
 from fcfg.trust.validation import upper_limit
 from refusal import refused
 from studios import ask as ask_studio

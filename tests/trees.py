@@ -121,15 +121,10 @@ def embed(root: Path, suffix: str = "") -> EmbedData:
 
 def mimic(root: Path, race: str = "race") -> MimicData:
     """Ten patients with one study each, then what the protocol leaves out."""
-    others = [  # view, race, no finding, effusion
-        ("PA", "BLACK/AFRICAN AMERICAN", "", "1.0"),
-        ("PA", "WHITE", "1.0", "1.0"),
-        ("LATERAL", "WHITE", "1.0", ""),
-        ("PA", "OTHER", "1.0", ""),
-        ("PA", "WHITE", "", "-1.0"),
-        ("PA", "WHITE", None, None),
-        ("PA", None, "1.0", ""),
-    ]
+    # View, race, no finding, effusion.
+    others = [("PA", "BLACK/AFRICAN AMERICAN", "", "1.0"), ("PA", "WHITE", "1.0", "1.0")]
+    others += [("LATERAL", "WHITE", "1.0", ""), ("PA", "OTHER", "1.0", "")]
+    others += [("PA", "WHITE", "", "-1.0"), ("PA", "WHITE", None, None), ("PA", None, "1.0", "")]
     first = [(["PA", "AP"][n % 2], ["WHITE", "ASIAN"][n % 2], "1.0", "") for n in range(8)]
     cases = [(10_000_000 + n, *case) for n, case in enumerate(first + others)]
     studies = {patient: patient + 40_000_000 for patient, *_ in cases}
