@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 import warnings
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def test_tensorboard_gets_every_number_that_the_log_gets(tmp_path: Path) -> None
         warnings.simplefilter("ignore")
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        log = RunLog(tmp_path, tensorboard=True)
+        log = RunLog(tmp_path, trackers=("tensorboard",))
     for step in (1, 2, 3):
         log.write("judge", step, loss=0.5 * step, rate=8.0)
     log.close()
@@ -76,10 +75,11 @@ def test_tensorboard_gets_every_number_that_the_log_gets(tmp_path: Path) -> None
     assert steps(log) == [("judge", 1), ("judge", 2), ("judge", 3)]
 
 
-def test_tensorboard_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
-    with refused("run.tensorboard", "pip install 'fcfg[tensorboard]'", "log.jsonl"):
-        RunLog(tmp_path, tensorboard=True)
+def test_a_tracker_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("fcfg.training.log.find_spec", lambda name: None)
+    for name in ("tensorboard", "wandb"):
+        with refused("run.trackers", f"pip install {name}", "log.jsonl"):
+            RunLog(tmp_path, trackers=(name,))
 
 
 def reporter(*, terminal: bool, quiet: bool = False) -> tuple[ProgressReporter, io.StringIO]:

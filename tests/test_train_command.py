@@ -140,7 +140,7 @@ def test_a_run_that_is_stopped_ends_with_its_code_and_one_line(
         "fcfg train: judge: stopped at step 1 of 6, which is kept; run the same command again to "
         "go on."
     )
-    said = typed(capsys, *words, "--set", "run.tensorboard=true").err
+    said = typed(capsys, *words, "--set", "run.trackers=[tensorboard]").err
     assert "judge: going on at step 1 of 6\n" in said
     (events,) = (elsewhere / "runs/tiny/training/tensorboard").iterdir()
     assert events.stat().st_size > 0

@@ -1,22 +1,38 @@
-"""The log of a run: a JSONL file and, optionally, TensorBoard."""
+"""The log of a run: a JSONL file and, if asked for, trackers of experiments."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fcfg.support.errors import InputError
 from fcfg.support.files import naming, write_atomically
 
+_FORWARD = ("wandb", "trackio")  # their steps never go back, and every part begins at 0
+
 
 class RunLog:
-    """A file with one line of JSON for every event of a run; TensorBoard may get all numbers."""
+    """A file with one line of JSON for every event of a run; trackers may get all numbers.
 
-    def __init__(self, folder: Path, *, tensorboard: bool = False) -> None:
+    Args:
+        folder: The folder of the file.
+        trackers: Names of those that get them, too.
+        settings: Settings of the run, by name, which trackers show beside the numbers.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        trackers: tuple[str, ...] = (),
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         self.path = folder / "log.jsonl"
-        self._board: Any = _board(folder / "tensorboard") if tensorboard else None
+        self._trackers = {name: _started(name, folder, settings or {}) for name in trackers}
 
     def rewind(self, part: str, step: int) -> None:
         """Remove the lines of a part after a step, which will be repeated."""
@@ -38,24 +54,38 @@ class RunLog:
         entry = {"part": part, "step": step, **values}
         with naming(self.path), self.path.open("a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(entry) + "\n")
-        if self._board is not None:
-            for name, value in values.items():
-                self._board.add_scalar(f"{part}/{name}", value, step)
+        for name, tracker in self._trackers.items():
+            numbers = {f"{part}/{each}": value for each, value in values.items()}
+            if name in _FORWARD:
+                tracker.log({f"{part}/step": step, **numbers})
+            else:
+                tracker.log(numbers, step=step)
 
     def close(self) -> None:
-        """Close TensorBoard."""
-        if self._board is not None:
-            self._board.close()
+        """End what trackers began."""
+        for tracker in self._trackers.values():
+            tracker.finish()
 
 
-def _board(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard.writer import SummaryWriter
-    except ImportError as error:
+def _started(name: str, folder: Path, settings: Mapping[str, Any]) -> Any:
+    """Begin a run of a tracker of accelerate; those on this machine write below the folder."""
+    if find_spec(name) is None:
         raise InputError(
-            "run.tensorboard",
-            expected="TensorBoard to be installed",
+            f"run.trackers, {name}",
+            expected="the package to be installed",
             got="no such package",
-            do="pip install 'fcfg[tensorboard]', or leave it out: log.jsonl holds the same log",
-        ) from error
-    return SummaryWriter(str(folder))
+            do=f"pip install {name}, or leave it out: log.jsonl holds the same log",
+        )
+    from accelerate import PartialState
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS
+
+    PartialState()  # they ask which process they are in
+    kind = cast(Any, LOGGER_TYPE_TO_CLASS[name])
+    if name == "tensorboard":
+        tracker = kind(name, logging_dir=str(folder))
+        tracker.start()
+        return tracker
+    tracker = kind("fcfg")
+    tracker.start()
+    tracker.store_init_configuration(dict(settings))
+    return tracker

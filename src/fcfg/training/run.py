@@ -76,8 +76,9 @@ def train(
     with single_writer(workspace.folder) if main else nullcontext(), stop.listening():
         if main:
             workspace.claim()
-        has_board = main and config.run.tensorboard
-        with closing(RunLog(workspace.folder, tensorboard=has_board)) as log:
+        trackers = config.run.trackers if main else ()
+        settings = config.model_dump(mode="json", exclude_none=True)
+        with closing(RunLog(workspace.folder, trackers=trackers, settings=settings)) as log:
             around = Surroundings(config.run, accelerator, log, reporter, stop)
             splits = _load_images(config, workspace, around, skip_bad=skip_bad)
             try:

@@ -21,6 +21,7 @@ LAST_STEP = 10**9 - 1  # names of checkpoints have nine digits
 Publish = Literal["last", "best"]
 Decay = Literal["constant", "cosine"]
 Steps = Annotated[PositiveInt, Field(le=LAST_STEP)]
+Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
 BatchSize = Annotated[PositiveInt, Field(le=10**6)]
 
 
@@ -88,7 +89,7 @@ class Run(Section):
     validations: PositiveInt = 20  #: number of validations
     validation_images: PositiveInt = 1024  #: largest number of images per validation
     sheets: NonNegativeInt = 4  #: number of sheets of counterfactuals
-    tensorboard: bool = False
+    trackers: tuple[Tracker, ...] = ()  #: that get the numbers of the log, too
 
 
 class Promise(Section):
