@@ -52,6 +52,32 @@ def poor_arguments(root: Path) -> Iterator[str]:
                     yield f"{place}, {name}: '{text}'; say what it is, as a noun phrase"
 
 
+def undocumented_methods(root: Path) -> Iterator[str]:
+    """Find public methods that have no docstring, and inherit none from a class of the package."""
+    trees = {file: ast.parse(file.read_text("utf-8")) for file in sorted(root.glob("src/**/*.py"))}
+    found = [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
+    classes = [(file, node) for file, node in found if isinstance(node, ast.ClassDef)]
+    by_name = {node.name: node for _, node in classes}
+
+    def is_documented(node: ast.ClassDef, name: str) -> bool:
+        own = [each for each in node.body if getattr(each, "name", None) == name]
+        bases = [
+            by_name.get(word) for b in node.bases for word in re.findall(r"\w+", ast.unparse(b))
+        ]
+        above = any(is_documented(base, name) for base in bases if base not in (None, node))
+        return any(ast.get_docstring(each) for each in own) or above
+
+    for file, node in classes:
+        for method in node.body:
+            if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            is_public = not method.name.startswith("_") and not node.name.startswith("_")
+            is_stub = ast.unparse(method.body) == "..."
+            if is_public and not is_stub and not is_documented(node, method.name):
+                place = f"{file.relative_to(root)}:{method.lineno}: {node.name}.{method.name}"
+                yield f"{place}: no docstring, and none of a base class"
+
+
 def missing_paths(root: Path) -> Iterator[str]:
     """Find paths in pyproject.toml that do not exist, where a tool would silently do nothing."""
     settings = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
@@ -81,7 +107,14 @@ def heavy_files(root: Path) -> Iterator[str]:
                 yield f"{name}: {size:,} bytes, at most {MOST_BYTES:,}"
 
 
-CHECKS = (heavy_files, long_files, long_readme, poor_arguments, missing_paths)
+CHECKS = (
+    heavy_files,
+    long_files,
+    long_readme,
+    poor_arguments,
+    undocumented_methods,
+    missing_paths,
+)
 
 
 def main(root: Path = ROOT) -> int:

@@ -78,3 +78,27 @@ def test_an_argument_that_is_no_noun_phrase_is_named(house: Path, capsys, first:
 
 def test_every_path_in_the_settings_exists() -> None:
     assert list(check_house.missing_paths(check_house.ROOT)) == []
+
+
+def test_a_method_says_what_it_does_or_inherits_it(house: Path, capsys) -> None:
+    (house / "src/fcfg/poor.py").write_text(
+        '''class Base:
+    def told(self):
+        """Tell."""
+
+    def untold(self): return 1
+
+    def stub(self): ...
+
+class Own(Base[int]):
+    def told(self): return 1
+
+    def untold(self): return 2
+
+class _Private:
+    def untold(self): return 3
+'''
+    )
+    out = problems(house, capsys, 2)
+    assert "src/fcfg/poor.py:5: Base.untold: no docstring, and none of a base class" in out
+    assert "src/fcfg/poor.py:12: Own.untold" in out

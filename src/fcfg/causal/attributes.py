@@ -137,7 +137,6 @@ class Binary(AbstractAttribute):
 
     @property
     def choices(self) -> tuple[Any, ...]:
-        """Return 0 and 1, or their names."""
         return tuple(self.levels) or (0, 1)
 
     def parse(self, values: ArrayLike) -> NDArray[np.int64]:
@@ -188,12 +187,10 @@ class Categorical(AbstractAttribute):
 
     @property
     def choices(self) -> tuple[Any, ...]:
-        """The levels."""
         return tuple(self.levels)
 
     @property
     def width(self) -> int:
-        """One number for each level."""
         return len(self.levels)
 
     def parse(self, values: ArrayLike) -> Codes:
@@ -217,7 +214,6 @@ class Categorical(AbstractAttribute):
         return self.column(column)
 
     def column(self, computed: Column) -> Codes:
-        """Attach the levels to codes."""
         return Codes.of(computed, tuple(self.levels))
 
     def labels(self, column: Column) -> list[str]:

@@ -80,22 +80,18 @@ class FlowMechanism(AbstractMechanism):
         self.register_buffer("scale", torch.ones(()))
 
     def standardise(self, values: Values) -> None:
-        """Set mean and scale from training values."""
         self.mean.copy_(values.mean())
         self.scale.copy_(values.std())
 
     def log_prob(self, values: Values, context: Context) -> Values:
-        """Compute the log-density."""
         z = ((values - self.mean) / self.scale)[:, None]
         return self.flow(context).log_prob(z) - self.scale.log()
 
     def abduct(self, values: Values, context: Context, uniform: Uniform) -> Noise:
-        """Invert the flow, which determines the noise."""
         z = ((values - self.mean) / self.scale)[:, None]
         return self.flow(context).transform(z)
 
     def predict(self, noise: Noise, context: Context) -> Values:
-        """Run the flow."""
         z = self.flow(context).transform.inv(noise)[:, 0]
         return (self.mean + self.scale * z).clamp(self.low, self.high)
 
@@ -111,15 +107,12 @@ class GumbelMechanism(AbstractMechanism):
         )
 
     def log_prob(self, values: Values, context: Context) -> Values:
-        """Compute the log-probability."""
         return -functional.cross_entropy(self.logits(context), values.long(), reduction="none")
 
     def abduct(self, values: Values, context: Context, uniform: Uniform) -> Noise:
-        """Sample the posterior of the noise: see :func:`gumbel_posterior`."""
         return gumbel_posterior(self.logits(context), values.long(), uniform)
 
     def predict(self, noise: Noise, context: Context) -> Values:
-        """Take the largest."""
         return (self.logits(context) + noise).argmax(dim=1).double()
 
 

@@ -81,6 +81,5 @@ class ProgressReporter(Reporter):
             self._last = now
 
     def say(self, text: str) -> None:
-        """Print a line above the bar."""
         if not self._quiet:  # without markup, which a path may look like
             self.console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)

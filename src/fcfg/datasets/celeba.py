@@ -52,7 +52,6 @@ class CelebAData(AbstractDiskData, frozen=True):
     format: Literal["celeba-hq"] = "celeba-hq"
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read the annotations and the mapping."""
         annotations, images, mapping = (
             find_file(root, [name], _SOURCE)
             for name in ("CelebAMask-HQ-attribute-anno.txt", "CelebA-HQ-img", _MAPPING)
@@ -77,7 +76,6 @@ class MosaicData(AbstractDiskData, frozen=True):
     format: Literal["celeba-mosaic"] = "celeba-mosaic"
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read ``labels.csv``."""
         for number, row in enumerate(_LABELS.rows(root)):
             mosaic, cell = divmod(number, _CELLS)
             path = find_file(root, [f"mosaic_{mosaic:02d}.jpg"], _CROPS)

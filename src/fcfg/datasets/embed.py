@@ -60,7 +60,6 @@ class EmbedData(AbstractDrawnData, frozen=True):
     fractions: Fractions = (0.75, 0.035, 0.215)  #: of patients
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read the tables."""
         check_columns("EMBED", space.names, ("density", "circle", "view"))
         images = _IMAGES.rows(root)
         densities, circles = dict[str, str](), dict[str, str]()

@@ -45,7 +45,6 @@ class FolderData(AbstractDrawnData, frozen=True):
 
     @property
     def pixels(self) -> Pixels | Cube:
-        """Common format of the images."""
         if self.dimensions == 3:
             return Cube(self.size, self.channels, self.window)
         return super().pixels
@@ -60,7 +59,6 @@ class FolderData(AbstractDrawnData, frozen=True):
         return self.rename.get(attribute, attribute)
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read ``metadata.csv``."""
         space.check_known(self.rename, "data, rename")
         table = read_metadata(root)
         check_columns(METADATA, [self.column_of(name) for name in space.names], table)

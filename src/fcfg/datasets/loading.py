@@ -168,7 +168,6 @@ class AbstractDiskData(AbstractData, frozen=True):
     def load(
         self, space: AttributeSpace, *, skip_bad: bool = False, on_progress: OnProgress = silent
     ) -> Splits:
-        """Load all splits: labels first, then images, mapped from one cached file."""
         listing, pixels = self.listing(space), self.pixels
         cases = [case for split in SPLITS for case in listing.split(split)]
         listing = replace(listing, cases=cases)
@@ -204,11 +203,9 @@ class AbstractDiskData(AbstractData, frozen=True):
         return splits
 
     def training_images(self, space: AttributeSpace) -> int | None:
-        """Count the training images of the listing, if there is a folder."""
         return None if self.path is None else len(self.listing(space).split("train"))
 
     def excluded(self, space: AttributeSpace) -> Mapping[str, int]:
-        """Return the number of rows that the protocol excludes, by reason."""
         return self.listing(space).excluded
 
 

@@ -72,7 +72,6 @@ class MimicData(AbstractDrawnData, frozen=True):
     fractions: Fractions = (0.6, 0.1, 0.3)  #: of patients, without samples
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read the tables."""
         check_columns("MIMIC-CXR", space.names, ("race", "sex", "age", "finding"))
         files = find_file(root, ["files"], _SOURCE)
         return _sampled(self.samples, files) if self.samples else _followed(root, files)

@@ -49,13 +49,11 @@ class MorphoMNISTData(AbstractDiskData, frozen=True):
     split_seed: int = 0  #: seed for the validation images
 
     def measures(self) -> dict[str, Measure]:
-        """Return how to measure thickness and intensity."""
         from fcfg.metrics import stroke_intensity, stroke_thickness  # with torch
 
         return {"thickness": stroke_thickness, "intensity": stroke_intensity}
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read the labels, and the shapes of the images."""
         path = find_file(root, [_FILE], _SOURCE)
         check_columns(str(path), space.names, _ARRAYS)
         arrays = _read_arrays(path)

@@ -34,7 +34,6 @@ class NIHData(AbstractDrawnData, frozen=True):
     channels: Channels = 1  #: 1 for grey, 3 for RGB
 
     def cases(self, root: Path, space: AttributeSpace) -> Iterator[Case]:
-        """Read ``labels.csv``."""
         archive = find_file(root, ["nih_128_jpg.zip"], _SOURCE)
         for row in _LABELS.rows(root, space.names):
             name = str(Path(row["image"]).with_suffix(".jpg"))

@@ -179,15 +179,12 @@ class ConditionalPredictor(TwoStagePredictor):
         self.kind = ConditionalPredictor
 
     def init(self, x: Images) -> State:
-        """Return no state."""
         return ()
 
     def asked(self, *, guided: bool) -> list[tuple[Condition, bool]]:
-        """Return the one condition."""
         return [(self.conditions[0], True)]
 
     def combine(
         self, x: Images, step: Step, evaluations: Evaluations, state: State
     ) -> tuple[Prediction, State]:
-        """Return the one evaluation."""
         return Prediction(clean=(eps := evaluations[0]), renoise=eps), state

@@ -48,7 +48,6 @@ class GuidedPredictor(TwoStagePredictor):
         self.conditions = (condition, torch.cat([null, *masked]))
 
     def init(self, x: Images) -> State:
-        """Return the state of the rule."""
         return self.rule.init(x, self.groups)
 
     @property
@@ -65,7 +64,6 @@ class GuidedPredictor(TwoStagePredictor):
     def combine(
         self, x: Images, step: Step, evaluations: Evaluations, state: State
     ) -> tuple[Prediction, State]:
-        """Apply the rule."""
         if not step.guided:
             return self._plain.combine(x, step, evaluations, state)
         null, groups = evaluations[0], evaluations[1:]

@@ -122,7 +122,6 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
         return own | stored_codec(image_model.codec)
 
     def build(self, space: AttributeSpace, network: nn.Module | None) -> Denoiser:
-        """Return the denoiser, without weights."""
         with torch.device("meta"):
             embedder = AttributeEmbedder(space, self.embedding)
             if not isinstance(self.network, str):
@@ -186,7 +185,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
 
     @property
     def image_model(self) -> Denoiser:
-        """The denoiser."""
         return self.denoiser
 
     def fitting_rows(self, size: tuple[int, ...]) -> int:
@@ -294,14 +292,12 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         return super().abduct(images, attributes, plan=plan, **options)
 
     def infer(self, factual: Factual, plan: Plan[Guidance], run: Run) -> Abduction:
-        """Infer or draw the noise behind images."""
         assert isinstance(plan.abduction, Needs), "of another model"
         return abduct_images(self._batches(run), factual, plan.abduction, self._fingerprint)
 
     def restore(
         self, factual: Factual, plan: Plan[Guidance], inferred: Mapping[str, Tensor]
     ) -> Abduction | None:
-        """Return an abduction from what was inferred before."""
         assert isinstance(plan.abduction, Needs), "of another model"
         about = (self.denoiser, self._fingerprint)
         return restore_abduction(*about, factual, plan.abduction, inferred)

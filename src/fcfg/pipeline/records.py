@@ -53,7 +53,6 @@ class Abduction(AbstractAbduction):
 
     @property
     def inferred(self) -> dict[str, Tensor]:
-        """Noise, path and semantics of each image."""
         end, path = self.trajectory, self.path
         tensors = {"x": end.x, "evaluations": torch.tensor(end.spent)}
         tensors |= {f"companion-{i}": companion for i, companion in enumerate(end.companions)}
@@ -119,16 +118,13 @@ class Counterfactual(AbstractCounterfactual):
 
     @property
     def images(self) -> Float[Tensor, "batch channel *size"]:
-        """Counterfactual images, clamped to [-1, 1]."""
         images = self.trajectory.x if self.decoded is None else self.decoded.images
         return images.clamp(-1, 1)
 
     @property
     def round_trip(self) -> Float[Tensor, "batch"] | None:
-        """What the codec loses of the factual images (RMS over pixels); None without a codec."""
         return None if self.decoded is None else self.decoded.round_trip
 
     @property
     def spent(self) -> Sequence[int]:
-        """Network rows of each image, abduction included."""
         return self.trajectory.spent

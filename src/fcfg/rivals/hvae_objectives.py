@@ -52,13 +52,11 @@ class FreeEnergyObjective(AbstractObjective[HVAE]):
     def loss_of(
         self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
     ) -> Float[Tensor, ""]:
-        """Return the mean free energy, in nats per dimension."""
         count = len(self.subject.noise_shapes(0))
         nll, kl = self.subject.free_energy(images, values, draws[:count], *draws[count:])
         return (nll + self._beta * kl).mean()
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
-        """Return the draws without hidden attributes."""
         return {"validation_loss": draws[: len(self.subject.noise_shapes(0))]}
 
 
@@ -187,12 +185,10 @@ class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
         return loss + self.subject.penalty(energy)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
-        """Return the draws of the whole loss, and those of the free energy alone."""
         count = len(self.subject.network.noise_shapes(0))
         return {"validation_loss": draws, "validation_free_energy": draws[-count:]}
 
     def advice(self, losses: Mapping[str, float]) -> str | None:
-        """Warn if the free energy is far above its bound."""
         energy, bound = losses["validation_free_energy"], float(self.subject.bound)
         if energy - bound < _MARGIN * abs(bound):
             return None
@@ -211,11 +207,9 @@ class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
         return [{"params": list(self.subject.network.parameters())}, multiplier | ascending]
 
     def after_step(self) -> None:
-        """Keep the multiplier from being negative."""
         self.subject.clamp()
 
     def log_values(self) -> dict[str, float]:
-        """Return the multiplier and the bound."""
         multiplier, bound = self.subject.multiplier, self.subject.bound
         return {"multiplier": multiplier.item(), "bound": bound.item()}
 

@@ -66,14 +66,12 @@ class HVAETraining(HVAEOptimisation, ModelTraining):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of the training, in order."""
         first = Part("hvae", "model", self, self)
         if self.finetuning is None:
             return (first,)
         return first, Part("finetuning", "model.finetuning", self.finetuning, self)
 
     def shape(self, inputs: Inputs) -> HVAEConfig:
-        """Return the shape of the network."""
         from fcfg.rivals.hvae import HVAEConfig
 
         space = inputs.space
@@ -86,27 +84,23 @@ class HVAETraining(HVAEOptimisation, ModelTraining):
         return validate(HVAEConfig, shape, "model")
 
     def build(self, inputs: Inputs) -> HVAE:
-        """Return a new network."""
         from fcfg.rivals.hvae import HVAE
 
         with inputs.seeded():
             return HVAE(self.shape(inputs))
 
     def objective(self, network: HVAE) -> FreeEnergyObjective:
-        """Return its loss."""
         from fcfg.rivals.hvae_objectives import FreeEnergyObjective
 
         return FreeEnergyObjective(network, self.beta)
 
     def published(self, weights: WeightsOf) -> dict[str, Tensor] | None:
-        """Return the fine-tuned weights, if there are some."""
         from fcfg.training.state import under_prefix
 
         tuned = None if self.finetuning is None else weights("finetuning")
         return weights("hvae") if tuned is None else under_prefix("network", tuned)
 
     def later_objective(self, part: str, ground: Ground) -> CounterfactualObjective:
-        """Return the loss of the fine-tuning, bounded by the free energy before it."""
         from fcfg.rivals.hvae_objectives import (
             ConstrainedHVAE,
             CounterfactualObjective,

@@ -27,7 +27,6 @@ class SemanticTraining(DenoisingTraining):
     kl_weight: float = Field(default=1e-3, ge=0)  #: weight of the divergence of the semantics
 
     def shape(self, inputs: Inputs) -> SemanticConfig:
-        """Return the shape of the network."""
         from fcfg.rivals.sadcg import SemanticConfig
 
         self.schedule.build()
@@ -36,7 +35,6 @@ class SemanticTraining(DenoisingTraining):
         return validate(SemanticConfig, shape, "model")
 
     def build(self, inputs: Inputs) -> SemanticDenoiser:
-        """Return a new network."""
         from fcfg.rivals import sadcg
 
         shape = self.shape(inputs)

@@ -155,7 +155,6 @@ class _KnownPredictor(AbstractPredictor):
         self._rows = rows
 
     def init(self, x: Images) -> State:
-        """Return the state of the predictor."""
         return self._predictor.init(x)
 
     def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:

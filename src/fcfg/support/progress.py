@@ -36,10 +36,10 @@ class HasShare(Protocol):
     """A step of an abduction (``ascending``) or prediction, which knows the share that is done."""
 
     @property
-    def share(self) -> float: ...  # noqa: D102
+    def share(self) -> float: ...
 
     @property
-    def ascending(self) -> bool: ...  # noqa: D102
+    def ascending(self) -> bool: ...
 
 
 class Progress:

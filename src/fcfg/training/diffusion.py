@@ -152,15 +152,12 @@ class DenoisingTraining(Grown, ModelTraining):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of the training, in order."""
         return (Part("diffusion", "model", self, self),)
 
     def beside(self, network: Denoiser) -> Mapping[str, nn.Module]:
-        """Return the embedder."""
         return {"embedder": network.embedder}
 
     def objective(self, network: Denoiser) -> DenoisingObjective:
-        """Return its loss."""
         from fcfg.training.objectives import DenoisingObjective
 
         terms = self.model_dump(include=self.terms)
@@ -175,7 +172,6 @@ class LatentTraining(DenoisingTraining):
     codec: CodecConfig | None = None  #: autoencoder; its weights are in a place of their own
 
     def seen(self, inputs: Inputs) -> Inputs:
-        """Return the inputs with the shape of what the network is trained on."""
         from fcfg.training.latents import latent_inputs
 
         return inputs if self.codec is None else latent_inputs(inputs, self.codec)
@@ -183,7 +179,6 @@ class LatentTraining(DenoisingTraining):
     def encoded(
         self, splits: Splits, data: AbstractData, device: torch.device, on_progress: OnProgress
     ) -> Splits:
-        """Return examples as the network is trained on them."""
         from fcfg.training.latents import encoded
 
         if self.codec is None:
@@ -191,7 +186,6 @@ class LatentTraining(DenoisingTraining):
         return encoded(splits, self.codec, data, device, on_progress)
 
     def finished(self, network: Denoiser) -> Denoiser:
-        """Return the denoiser with its codec."""
         from fcfg.training.latents import codec_to_publish
 
         return network if self.codec is None else self.over(network, codec_to_publish(self.codec))
@@ -213,7 +207,6 @@ class DiffusionTraining(LatentTraining):
     independence: float = Field(default=0.0, ge=0)  #: weight of groups adding up; from CoInD
 
     def shape(self, inputs: Inputs) -> OwnConfig:
-        """Return the shape of the network."""
         if self.independence and len(inputs.space) == 1:
             raise ValueError("model.independence must be 0 for a single attribute")
         self.schedule.build()
@@ -221,7 +214,6 @@ class DiffusionTraining(LatentTraining):
         return self.network.config(inputs, len(inputs.space) * self.network.embedding)
 
     def build(self, inputs: Inputs) -> Denoiser:
-        """Return a new network."""
         from fcfg.diffusion.denoiser import Denoiser
         from fcfg.diffusion.embedder import AttributeEmbedder
         from fcfg.diffusion.networks import build_network
@@ -235,7 +227,6 @@ class DiffusionTraining(LatentTraining):
             )
 
     def over(self, network: Denoiser, codec: AbstractCodec) -> Denoiser:
-        """Return a denoiser of images from one of latents."""
         from fcfg.diffusion.denoiser import Denoiser
 
         parts, predicted = (network.network, network.embedder), network.parameterisation

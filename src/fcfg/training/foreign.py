@@ -55,7 +55,6 @@ class ForeignTraining(LatentTraining):
     p_group: float = Field(default=0.0, ge=0, le=1)  #: probability of dropping each attribute
 
     def shape(self, inputs: Inputs) -> LibraryNetwork:
-        """Return the class and its arguments; refuse those that make no network."""
         import torch
 
         self.schedule.build()
@@ -65,7 +64,6 @@ class ForeignTraining(LatentTraining):
         return self.network
 
     def build(self, inputs: Inputs) -> Denoiser:
-        """Return a new network."""
         from fcfg.diffusion.foreign import foreign_denoiser
 
         predicted = self.schedule.parameterisation
@@ -74,7 +72,6 @@ class ForeignTraining(LatentTraining):
         return foreign_denoiser(network, self.schedule.build(), parameterisation=predicted)
 
     def over(self, network: Denoiser, codec: AbstractCodec) -> Denoiser:
-        """Return a denoiser of images from one of latents."""
         from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
 
         inner, schedule = network.network, network.schedule
@@ -82,7 +79,6 @@ class ForeignTraining(LatentTraining):
         return foreign_denoiser(inner, schedule, codec, network.parameterisation)
 
     def beside(self, network: Denoiser) -> Mapping[str, nn.Module]:
-        """Return the conditioner."""
         return {"conditioner": network.network.get_submodule("conditioner")}
 
     def _network(self, inputs: Inputs) -> ForeignNetwork:

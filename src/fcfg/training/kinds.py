@@ -114,7 +114,6 @@ class JudgeTraining(NetworkTraining):
     publish: Publish = "best"
 
     def shape(self, inputs: Inputs) -> JudgeConfig:
-        """Return the shape of the network."""
         from fcfg.diffusion.networks import JudgeConfig
 
         outputs = sum(inputs.space.widths) + len(inputs.factors)
@@ -122,7 +121,6 @@ class JudgeTraining(NetworkTraining):
         return validate(JudgeConfig, shape | {"dimensions": inputs.dimensions}, "judge")
 
     def build(self, inputs: Inputs) -> AttributeJudge:
-        """Return a new network."""
         from fcfg.diffusion.networks import Judge
         from fcfg.judge import AttributeJudge
 
@@ -130,7 +128,6 @@ class JudgeTraining(NetworkTraining):
             return AttributeJudge(Judge(self.shape(inputs)), inputs.space, inputs.factors)
 
     def objective(self, network: AttributeJudge) -> ReadingObjective:
-        """Return its loss."""
         from fcfg.training.objectives import ReadingObjective
 
         return ReadingObjective(network)

@@ -136,7 +136,6 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
 
     @property
     def passes(self) -> int:
-        """Two, with interactions of groups."""
         return 2 if self._independence else 1
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
@@ -167,7 +166,6 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
         return variants
 
     def advice(self, losses: Mapping[str, float]) -> str | None:
-        """Warn if the condition does not lower the loss."""
         conditional = losses["validation_with_condition"]
         unconditional = losses["validation_without_condition"]
         if conditional < unconditional:
@@ -187,7 +185,6 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
     def loss_of(
         self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
     ) -> Float[Tensor, ""]:
-        """Return the squared error of the prediction, and the interaction if groups are drawn."""
         noising = draws[:-1] if self._independence else draws
         corruption = Corruption(*noising)
         loss = self.subject.loss(images, values, corruption, **self._weights)
@@ -201,15 +198,12 @@ class ReadingObjective(AbstractObjective[AttributeJudge]):
     """Prediction of the attributes of an image, and of its factors if they are known."""
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
-        """Draw nothing."""
         return ()
 
     def loss_of(
         self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
     ) -> Float[Tensor, ""]:
-        """Return the sum of cross-entropies and squared errors."""
         return self.subject.loss(self.subject(images).float(), values, factors)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
-        """Return one variant, since nothing is drawn."""
         return {"validation_loss": draws}

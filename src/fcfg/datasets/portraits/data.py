@@ -96,5 +96,4 @@ class PortraitsData(AbstractData, frozen=True):
         return splits
 
     def training_images(self, space: AttributeSpace) -> int | None:
-        """Return how many are drawn."""
         return self.count

@@ -204,7 +204,6 @@ class _ReplayingSolver(AbstractSolver):
         return str(self.solver)
 
     def init(self, trajectory: Trajectory) -> State:
-        """State of the solver."""
         self.recorder.begin()
         return self.solver.init(trajectory)
 

@@ -54,12 +54,10 @@ class HVAECounterfactual(AbstractCounterfactual):
 
     @property
     def images(self) -> Float[Tensor, "batch channel height width"]:
-        """Counterfactual images, clamped to [-1, 1]."""
         return self.prediction.clamp(-1, 1)
 
     @property
     def spent(self) -> Sequence[int]:
-        """Network rows of each image: one inference, and one decoding."""
         return [_ROWS] * len(self.prediction)
 
 
@@ -70,11 +68,9 @@ class HVAEModelConfig(ModelConfig[HVAE]):
 
     @classmethod
     def describe(cls, image_model: HVAE) -> dict[str, Any]:
-        """Return the shape of the network."""
         return {"network": image_model.config}
 
     def build(self, space: AttributeSpace, network: nn.Module | None) -> HVAE:
-        """Return the network, without weights."""
         with torch.device("meta"):
             return HVAE(self.network)
 
@@ -113,7 +109,6 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
 
     @property
     def image_model(self) -> HVAE:
-        """The network."""
         return self.network
 
     def plan(
@@ -124,7 +119,6 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         anchor: bool | None = None,
         sampling: SamplingLike = "default",
     ) -> Plan[HVAESetting]:
-        """Return the plan of a question: one inference, and one decoding."""
         if anchor is not None:
             raise InputError(
                 "anchor",
@@ -138,14 +132,12 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
         return Plan(setting, _ROWS, None, abduction_rows=0)
 
     def infer(self, factual: Factual, plan: Plan[HVAESetting], run: Run) -> HVAEAbduction:
-        """Keep images and attributes; latents follow in predictions."""
         return HVAEAbduction(factual.images, factual.attributes, factual.keys)
 
     @torch.no_grad()
     def answer(
         self, abduction: HVAEAbduction, action: Action, plan: Plan[HVAESetting], run: Run
     ) -> HVAECounterfactual:
-        """Infer latents under factual attributes, and decode them under counterfactual ones."""
         count, pieces = len(abduction.images), list[Tensor]()
         for start in range(0, count, run.batch_size):
             rows = slice(start, start + run.batch_size)

@@ -38,15 +38,12 @@ class SemanticEmbedder(AbstractEmbedder):
 
     @property
     def condition_width(self) -> int:
-        """Size of semantics and attributes together."""
         return self.width + sum(self.space.widths)
 
     def forward(self, values: Float[Tensor, "batch values"]) -> Float[Tensor, "batch values"]:
-        """Return the numbers themselves."""
         return values
 
     def null_for(self, condition: Condition) -> Condition:
-        """Return the learned vector."""
         return self.null.to(condition).expand_as(condition)
 
     def masked(
@@ -60,7 +57,6 @@ class SemanticEmbedder(AbstractEmbedder):
         return torch.where(whole[:, None], condition, rest)
 
     def check_separate(self, subject: str) -> None:
-        """Refuse what masks single attributes."""
         raise InputError(
             subject,
             expected="one group of attributes, since SA-DCG masks all attributes together",
@@ -95,7 +91,6 @@ class SemanticDenoiser(Denoiser):
         self.semantic_width = embedder.width
 
     def semantics(self, images: Images) -> Float[Tensor, "batch latent"]:
-        """Infer the semantics of images: the mean of the encoder."""
         weight = next(self.encoder.parameters())
         return self.encoder(images.to(weight.dtype))[0].to(self.state_dtype)
 

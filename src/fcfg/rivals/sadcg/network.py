@@ -57,12 +57,10 @@ class SemanticConfig(UNetConfig):
 
     @property
     def stride(self) -> int:
-        """Number that must divide the height and width of an image, for both networks."""
         return 2 ** (max(len(self.multipliers), len(self.encoder_multipliers)) - 1)
 
     @property
     def time_width(self) -> int:
-        """Width of the embedding of the time: that of the condition."""
         return self.condition
 
     @property

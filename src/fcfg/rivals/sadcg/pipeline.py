@@ -25,17 +25,14 @@ class SemanticPipelineConfig(DenoiserConfig[SemanticDenoiser]):
 
     @classmethod
     def describe(cls, image_model: SemanticDenoiser) -> dict[str, Any]:
-        """Return what the denoiser is made of."""
         return super().describe(image_model) | {"network": image_model.encoder.config}
 
     @classmethod
     def networks(cls, image_model: SemanticDenoiser) -> dict[str, nn.Module]:
-        """Return the network, the embedder and the encoder."""
         names = ("network", "embedder", "encoder")
         return {name: getattr(image_model, name) for name in names}
 
     def build(self, space: AttributeSpace, network: nn.Module | None) -> SemanticDenoiser:
-        """Return the denoiser, without weights."""
         with torch.device("meta"):
             return SemanticDenoiser(
                 SemanticUNet(self.network),
