@@ -113,9 +113,3 @@ def test_a_check_of_data_spares_the_files_of_others(tmp_path: Path, capsys) -> N
     assert main(words[:3]) == 0
     (tmp_path / "one").rename(tmp_path / "three")  # a moved folder is checked as before
     assert main(["data", "check", str(tmp_path / "three")]) == 0
-
-
-def test_a_bench_does_not_replace_a_file(tmp_path: Path, capsys) -> None:
-    (mine := tmp_path / "bench.csv").write_text("mine")
-    for out, said in ((mine, "--overwrite"), (mine / "x.csv", "the file")):
-        assert said in refusal(capsys, "bench", "--out", out, "--device", "cpu")

@@ -15,13 +15,11 @@ from torch import Tensor
 from fcfg.bench.baselines import diffusers_loop, diffusers_obstacle, plain_loop
 from fcfg.bench.record import Measurement, Record
 from fcfg.bench.workload import AFFECTED, INVARIANT, Workload
-from fcfg.evaluation.provenance import collect_provenance
 from fcfg.guidance import Guidance
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import time_grid
 from fcfg.support.errors import check_integer
 from fcfg.support.progress import OnProgress, Progress
-from fcfg.version import __version__
 
 PLAIN, DIFFUSERS, OURS = "plain loop", "diffusers' DDIM schedulers", "ours"
 COMPILED, NETWORK = "ours, compiled", "the network alone"
@@ -43,7 +41,7 @@ class Bench:
     seconds: float  #: estimate for the whole benchmark
     allowed: float  #: seconds after which no further round begins
 
-    def run(self, on_progress: OnProgress = lambda _: None, commit: str | None = None) -> Record:
+    def run(self, on_progress: OnProgress = lambda _: None) -> Record:
         """Measure."""
         work, pipeline = self.workload, self.workload.pipeline
         base = Measurement("", images=len(work.images), rows=work.evaluations)
@@ -63,10 +61,9 @@ class Bench:
             rows[-2:-2] = self._take_turns(call, precision, progress)
             pipeline.prepare()
         chip, flops = matrix_rate(pipeline.denoiser.device), work.row_flops
-        rows = [row.compared(rows[0], flops / chip) for row in rows]
         if obstacle:
             rows.insert(1, Measurement(DIFFUSERS, obstacle))
-        return Record(self._facts(chip, flops, commit), tuple(rows))
+        return Record(self._heading(chip, flops), tuple(rows), flops / chip)
 
     @property
     def _on_gpu(self) -> bool:
@@ -79,7 +76,7 @@ class Bench:
         cold, pair = timed(call, pipeline.denoiser.device)
         plan = pipeline.plan(one.do)
         name = f"one image by default: {plan.setting}, {plan.sampling}"
-        return Measurement(name, images=1, rows=pair.evaluations, cold_seconds=cold), call
+        return Measurement(name, images=1, rows=pair.evaluations, cold=cold), call
 
     def _take_turns(
         self, calls: Mapping[Measurement, Call], precision: str, progress: Progress
@@ -96,22 +93,15 @@ class Bench:
                 progress.advance(1)
         return [replace(row, precision=precision).timed(found) for row, found in times.items()]
 
-    def _facts(self, chip: float, flops: int, commit: str | None) -> dict[str, str]:
-        """Describe the model, the machine and the code."""
-        denoiser = self.workload.pipeline.denoiser
-        about = collect_provenance(denoiser.device.type, "", commit=commit)
-        threads = "" if self._on_gpu else f" with {torch.get_num_threads()} threads"
-        return {
-            "model": self.name,
-            "parameters": str(sum(p.numel() for p in denoiser.parameters())),
-            "row_gflop": f"{flops / 1e9:.4g}",
-            "device": about["environment"]["device"] + threads,
-            "torch": about["environment"]["torch"],
-            "chip_tflops": f"{chip / 1e12:.4g}",
-            "fcfg": __version__,
-            "commit": about["commit"] or "",
-            "command": about["command"],
-        }
+    def _heading(self, chip: float, flops: int) -> str:
+        """Describe the model and the machine in one line."""
+        cpu = f"CPU with {torch.get_num_threads()} threads"
+        machine = torch.cuda.get_device_name() if self._on_gpu else cpu
+        return (
+            f"{self.name}: {self.workload.pipeline.parameters / 1e6:.1f} M parameters, "
+            f"{flops / 1e9:.4g} GFLOP a network row; {machine}, torch {torch.__version__}; "
+            f"a large matrix product reaches {chip / 1e12:.4g} TFLOP/s"
+        )
 
 
 def plan(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fcfg.cli.computing import Computing, as_pipeline, computing_by, load_pipeline
-from fcfg.cli.options import Commit, Model, Options, Overwrite, with_options
+from fcfg.cli.options import Model, Options, with_options
 from fcfg.support.errors import InputError
-from fcfg.support.outputs import check_file, make_folder
 
 if TYPE_CHECKING:
     import torch
@@ -30,11 +29,6 @@ def bench(
         str,
         typer.Option(metavar="NAME", help="Network of a training preset, with random weights."),
     ] = "",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Write all rows to this file.")
-    ] = None,
-    overwrite: Overwrite = False,
-    commit: Commit = None,
 ) -> None:
     """Measure how fast this machine samples, beside baselines.
 
@@ -46,7 +40,7 @@ def bench(
     Examples:
       fcfg bench
       fcfg bench runs/faces --seconds 20
-      fcfg bench --preset celeba-hq --images 256 --steps 20 --out bench.csv
+      fcfg bench --preset celeba-hq --images 256 --steps 20
     """
     import torch
 
@@ -58,19 +52,14 @@ def bench(
     if model and preset:
         got = f"{model!r} and {preset!r}"
         raise InputError("MODEL", expected="a model or a --preset", got=got, do="leave one out")
-    if out is not None:
-        check_file(out, overwrite=overwrite)
-        make_folder(out.parent)
     name, pipeline = _model(model, preset, target)
     benchmark = plan(name, pipeline.to(target), **asked)
     work, seconds = benchmark.workload, in_words(benchmark.seconds)
     asked_for = f"{len(work.images)} counterfactuals, {work.steps} steps each way"
     typer.echo(f"{asked_for}, {benchmark.rounds} repetitions: {seconds}", err=True)
     with share_bar() as on_progress:
-        record = benchmark.run(on_progress, commit)
-    if out is not None:
-        record.write(out)
-    table_console().print(record.heading())
+        record = benchmark.run(on_progress)
+    table_console().print(record.heading)
     head, *rows = record.table()
     show_rows(head, rows)
 
