@@ -146,7 +146,7 @@ def test_wrong_input_of_the_command_is_one_line_and_code_2(
         "--port 70000": "port",
     }.items():
         refused_line(["studio", *words.split()], subject, capsys)
-    monkeypatch.setattr("fcfg.cli.studio.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     refused_line(["studio"], "studio", capsys)
 
 

@@ -67,9 +67,9 @@ def choose_images(
     rows, first, balanced = _balanced(space, examples, count, seed)
     pixels = examples.images[rows]
     if drawn is not None:  # those that were chosen, in full size
-        drawings = portraits.counterfactual(_some(drawn, rows, config.size), {}).images
-        pixels = images_to_bytes(drawings).numpy()
-        truth = _truth(_some(drawn, rows[:first], config.size))
+        large = replace(drawn.some(rows), size=config.size)
+        pixels = images_to_bytes(portraits.counterfactual(large, {}).images).numpy()
+        truth = _truth(large.some(slice(first)))
     return ValidationImages(
         images_from_bytes(pixels),
         {name: column[rows] for name, column in examples.attributes.items()},
@@ -96,13 +96,6 @@ def _balanced(
         if found[1] > count / 2:
             return found
     return balanced_over([])
-
-
-def _some(drawn: Portraits, rows: NDArray[np.int64], size: int) -> Portraits:
-    """Return some portraits, to be drawn in another size."""
-    noise = {name: column[rows] for name, column in drawn.noise.items()}
-    attributes = {name: column[rows] for name, column in drawn.attributes.items()}
-    return replace(drawn, noise=noise, attributes=attributes, size=size)
 
 
 def _truth(own: Portraits) -> TrueCounterfactual:

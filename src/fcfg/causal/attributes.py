@@ -56,6 +56,15 @@ class AbstractAttribute(ABC):
         """All values there are, in the order of their codes; empty for numbers of a range."""
         return ()
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of the numbers that :meth:`encode` returns for one value."""
+        return (self.name,)
+
+    def value(self, computed: Any) -> float | str:
+        """Return a legal value of a column as JSON holds it: a level by its name."""
+        return int(computed)
+
     @abstractmethod
     def parse(self, values: ArrayLike) -> Column:
         """Convert a value or a sequence of values to a column, or refuse it."""
@@ -193,6 +202,13 @@ class Categorical(AbstractAttribute):
     def width(self) -> int:
         return len(self.levels)
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}: {level}" for level in self.levels)
+
+    def value(self, computed: Any) -> str:
+        return self.levels[int(computed)]
+
     def parse(self, values: ArrayLike) -> Codes:
         """Accept names of levels, and codes that cannot be mistaken for names."""
         levels, known = tuple(self.levels), levels_of(values)
@@ -253,6 +269,9 @@ class Continuous(AbstractAttribute):
                 f"low={self.low!r}, high={self.high!r}",
                 "give the range in which the attribute lies",
             )
+
+    def value(self, computed: Any) -> float:
+        return float(computed)
 
     def parse(self, values: ArrayLike) -> NDArray[np.float64]:
         """Accept numbers in the range."""

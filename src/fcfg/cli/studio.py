@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ import typer
 
 from fcfg.cli.computing import Computing, computing_by
 from fcfg.cli.options import Model, Options, Overwrite, with_options
-from fcfg.support.errors import InputError
+from fcfg.support.errors import optional
 
 
 @with_options(
@@ -48,9 +47,8 @@ def studio(
       fcfg studio portraits-causal --port 0 --no-open
       fcfg studio portraits-128 --export gallery
     """
-    if not find_spec("starlette") or not find_spec("uvicorn"):
-        packages, do = "the packages starlette and uvicorn", "run: pip install 'fcfg[app]'"
-        raise InputError("studio", expected=packages, got="not both", do=do)
+    for package in ("starlette", "uvicorn"):
+        optional(package, "studio", "app")
     import webbrowser
 
     from fcfg.model import load

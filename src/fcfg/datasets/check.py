@@ -19,13 +19,7 @@ import numpy as np
 from jaxtyping import UInt8
 from numpy.typing import NDArray
 
-from fcfg.causal.attributes import (
-    AbstractAttribute,
-    AttributeSpace,
-    Categorical,
-    Column,
-    Continuous,
-)
+from fcfg.causal.attributes import AbstractAttribute, AttributeSpace, Column, Continuous
 from fcfg.datasets.base import (
     SPLITS,
     Case,
@@ -234,7 +228,7 @@ def _check_attributes(
         if len(counts) == 1:
             findings.add("warning", f"{label}: always the same value", [f"{min(counts):g}"])
         elif not isinstance(attribute, Continuous):
-            levels = enumerate(getattr(attribute, "levels", ()) or ("0", "1"))
+            levels = enumerate(attribute.choices)
             rare = [f"{text}: {counts[n]}" for n, text in levels if counts[n] < _RARE]
             findings.add("warning", f"{label}: levels with fewer than {_RARE} images", rare)
     # As many of the first attributes as fit, which bounds memory and keeps the picture legible.
@@ -244,11 +238,7 @@ def _check_attributes(
     findings.add("info", most, [each.name for each in rest])
     if complete.sum() < 2 or not chosen:
         return (), np.zeros((0, 0))
-    labels = [
-        f"{each.name}: {level}" if level else each.name
-        for each in chosen
-        for level in (each.levels if isinstance(each, Categorical) else ("",))
-    ]
+    labels = [label for each in chosen for label in each.numbers]
     numbers = np.concatenate(
         [each.encode(columns[each.name][complete]) for each in chosen], axis=1
     )

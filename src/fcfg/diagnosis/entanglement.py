@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fcfg.causal.attributes import AttributeSpace, Categorical, Table
+from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.judge import AttributeJudge
 from fcfg.metrics import Bootstrap, Estimate, correlation
 
@@ -35,7 +34,8 @@ def measure_associations(
 
     A categorical attribute counts as one variable for each level, such as 'hair: grey'.
     """
-    bootstrap, variables = Bootstrap(len(images)), list(_variables(space))
+    bootstrap = Bootstrap(len(images))
+    variables = [(number, attribute.name) for attribute in space for number in attribute.numbers]
     values = space.encode(attributes).astype(np.float64)
     scores = None
     if isinstance(judge, AttributeJudge):
@@ -53,11 +53,3 @@ def measure_associations(
             if owner != other and data is not None:
                 found[a, b] = Association(data, reading)
     return found
-
-
-def _variables(space: AttributeSpace) -> Iterator[tuple[str, str]]:
-    """Names of the encoded columns, each with its attribute."""
-    for attribute in space:
-        levels = attribute.levels if isinstance(attribute, Categorical) else None
-        for level in levels or ("",):
-            yield f"{attribute.name}: {level}" if levels else attribute.name, attribute.name

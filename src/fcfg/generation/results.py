@@ -11,13 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.causal.attributes import (
-    AbstractAttribute,
-    AttributeSpace,
-    Categorical,
-    Continuous,
-    Table,
-)
+from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.intervention import Intervention
 from fcfg.judge import Reading
 from fcfg.model import AnyModel
@@ -160,26 +154,16 @@ def distances(images: Tensor, others: Tensor) -> list[float | None]:
 
 def values_of(space: AttributeSpace, table: Table, row: int) -> dict[str, Value]:
     """Return the attributes of one image, levels by their names."""
-
-    def value(attribute: AbstractAttribute) -> Value:
-        value = table[attribute.name][row]
-        if isinstance(attribute, Categorical):
-            return attribute.levels[int(value)]
-        return float(value) if isinstance(attribute, Continuous) else int(value)
-
-    return {attribute.name: value(attribute) for attribute in space}
+    return {attribute.name: attribute.value(table[attribute.name][row]) for attribute in space}
 
 
 def scores_of(space: AttributeSpace, reading: Reading, row: int) -> Scores:
     """Return the scores of one image, those of levels by name."""
-    scores: Scores = {}
-    for attribute in space:
-        score = reading.scores[attribute.name][row].tolist()
-        levels = isinstance(attribute, Categorical)
-        scores[attribute.name] = (
-            dict(zip(attribute.levels, score, strict=True)) if levels else score
-        )
-    return scores
+    found = {attribute: reading.scores[attribute.name][row].tolist() for attribute in space}
+    return {
+        own.name: dict(zip(own.choices, score, strict=True)) if isinstance(score, list) else score
+        for own, score in found.items()
+    }
 
 
 def probability_of(value: Value, score: Score) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from fcfg.support.errors import check_is
 
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 Precision: TypeAlias = Literal["float64", "float32", "float16", "bfloat16"]
 
 
-class Module(BaseModel):
+class Module(BaseModel, frozen=True, extra="forbid"):
     """A module of another library: its class, its arguments, and maybe a place of its weights."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str  #: library and class
     config: dict[str, Any]  #: arguments of the class
@@ -66,10 +64,8 @@ class Module(BaseModel):
         return module if self.dtype == "float32" else module.to(getattr(torch, self.dtype))
 
 
-class CodecConfig(BaseModel):
+class CodecConfig(BaseModel, frozen=True, extra="forbid"):
     """An :class:`~fcfg.diffusion.codec.Autoencoder`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     module: Module
     scale: float = 1.0

@@ -5,14 +5,15 @@ that kind holds, and how to build the image model again.
 """
 
 from fcfg.storage.beside import Number, Record, StoredRecord, read_beside, read_words
-from fcfg.storage.folder import (
+from fcfg.storage.folder import load_model, read_outline, replaced_files, save_model
+from fcfg.storage.kinds import (
+    FORMAT,
+    ModelConfig,
     StorableModel,
-    load_model,
-    read_outline,
-    replaced_files,
-    save_model,
+    Storage,
+    find_setting,
+    register_kind,
 )
-from fcfg.storage.kinds import FORMAT, ModelConfig, Storage, find_setting, register_kind
 from fcfg.storage.places import shipped
 
 __all__ = [

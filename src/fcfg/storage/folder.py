@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 import torch
 from pydantic import ValidationError
@@ -26,7 +26,7 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.networks import Judge
 from fcfg.judge import AttributeJudge
-from fcfg.storage.kinds import FORMAT, ModelConfig, Storage, find_kind
+from fcfg.storage.kinds import FORMAT, ModelConfig, StorableModel, Storage, find_kind
 from fcfg.storage.places import (
     ADVICE,
     CONFIG,
@@ -43,20 +43,6 @@ from fcfg.support.weights import check_finite
 from fcfg.version import __version__
 
 _HEADER = 4096  # bytes that a file of weights may have for each tensor, beside its numbers
-
-
-class StorableModel(Protocol):
-    """What a folder needs to know of a model, beside the records of its kind."""
-
-    kind: str
-    scm: StructuralCausalModel
-    judge: nn.Module | None
-    provenance: dict[str, Any]
-
-    @property
-    def image_model(self) -> nn.Module:
-        """Everything that is trained to make images."""
-        ...
 
 
 def read_outline(path: str | os.PathLike[str]) -> tuple[type[Any], CausalGraph]:
@@ -252,7 +238,7 @@ def fill(module: nn.Module, folder: Path, files: Mapping[str, str], part: str) -
         tensors = safetensors.load(data)
         check_finite(f"checkpoint {folder}, {part}", tensors)
         if part != "scm":
-            tensors = {key: _widened(tensor) for key, tensor in tensors.items()}
+            tensors = {k: t.float() if t.is_floating_point() else t for k, t in tensors.items()}
         meta = any(parameter.is_meta for parameter in module.parameters())
         module.load_state_dict(tensors, assign=meta)
     except OSError as error:
@@ -287,10 +273,6 @@ def exact_tensors(module: nn.Module) -> dict[str, Tensor]:
     state: Mapping[str, Tensor] = module.state_dict()
     own = torch.contiguous_format
     return {key: tensor.detach().cpu().clone(memory_format=own) for key, tensor in state.items()}
-
-
-def _widened(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def digest(data: bytes) -> str:

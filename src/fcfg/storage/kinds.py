@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace
+from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.networks import JudgeConfig
 from fcfg.storage.beside import Number, StoredRecord
 from fcfg.support.config_files import Grown
@@ -21,7 +22,7 @@ from fcfg.support.errors import InputError, short
 FORMAT = 2
 Storage: TypeAlias = Literal["float32", "float16"]
 ImageModelT = TypeVar("ImageModelT", bound=nn.Module)
-ModelT = TypeVar("ModelT", bound="NamedKind")
+ModelT = TypeVar("ModelT", bound="StorableModel")
 
 #: Modules that register kinds when they are imported; their rooms may be missing.
 _MODULES = ("fcfg.pipeline.counterfactual", "fcfg.pipeline.foreign", "fcfg.rivals.models")
@@ -70,10 +71,16 @@ class ModelConfig(Grown, Generic[ImageModelT]):
         return {"network": image_model}
 
 
-class NamedKind(Protocol):
-    """A model that says what kind it is."""
+class StorableModel(Protocol):
+    """What a folder needs to know of a model, beside the records of its kind."""
 
     kind: str
+    scm: StructuralCausalModel
+    judge: nn.Module | None
+    provenance: dict[str, Any]
+
+    @property
+    def image_model(self) -> nn.Module: ...
 
 
 @dataclass(frozen=True)

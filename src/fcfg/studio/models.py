@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, RootModel, StringConstraints
+from pydantic import BaseModel, RootModel, StringConstraints
 
 from fcfg.causal.attributes import Binary
 from fcfg.datasets import portraits
@@ -42,13 +42,11 @@ class Phrases(RootModel[dict[str, tuple[str, str] | str]]):
     """What follows "What if", by attribute: for no and yes, or with {} in place of the value."""
 
 
-class Opening(BaseModel):
+class Opening(BaseModel, frozen=True, extra="forbid"):
     """The answer to the question that the page opens with, shown until it is computed here.
 
     It says all that it depends on, and is shown for no other question, nor for other weights.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     weights: str  #: digest of those of the image model
     asked: dict[str, Any]  #: all else that the answer depends on

@@ -104,7 +104,7 @@ def find_samples(model: StudioModel) -> list[StudioPicture]:
             Picture(Path(f"{noun} {row}"), tuple(images.shape[2:]), images[row]),
             values_of(space, attributes, row),
             _described(space, reading, row),
-            drawing=None if drawn is None else _face(drawn, row),
+            drawing=None if drawn is None else drawn.some(slice(row, row + 1)),
         )
         for row in range(len(images))
     ]
@@ -122,14 +122,6 @@ def _is_misread(space: AttributeSpace, picture: StudioPicture) -> bool:
         else read[name] != values[name]
         for name in read
     )
-
-
-def _face(drawn: Portraits, row: int) -> Portraits:
-    """Return one of the drawings."""
-    own: dict[str, Any] = {"images": drawn.images[row : row + 1]}
-    for part in ("attributes", "factors", "noise"):
-        own[part] = {name: column[row : row + 1] for name, column in vars(drawn)[part].items()}
-    return replace(drawn, **own)
 
 
 def _described(

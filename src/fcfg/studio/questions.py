@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints
+from pydantic import BaseModel, Field, PlainValidator, StringConstraints
 
 from fcfg.causal.attributes import Table
 from fcfg.causal.intervention import Intervention
@@ -39,10 +39,8 @@ _Value: TypeAlias = Annotated[int | float | str, PlainValidator(_checked_value)]
 _Values: TypeAlias = Annotated[dict[_Word, _Value], Field(max_length=200)]
 
 
-class Question(BaseModel):
+class Question(BaseModel, frozen=True, extra="forbid", strict=True):
     """What would a picture look like under an intervention?"""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     image: _Word  #: id of a sample or an upload
     attributes: _Values  #: factual, of every name

@@ -5,7 +5,9 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from numbers import Integral
+from types import ModuleType
 from typing import Any
 
 _MOST = 5  # faults told at once
@@ -93,6 +95,15 @@ def check_integer(subject: str, value: object, low: int, high: int, do: str) -> 
     if isinstance(value, Integral) and not isinstance(value, bool) and low <= int(value) <= high:
         return int(value)
     raise InputError(subject, expected=f"an integer from {low} to {high}", got=short(value), do=do)
+
+
+def optional(package: str, subject: str, extra: str) -> ModuleType:
+    """Import a package that an extra of fcfg installs, or say how to install it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        expected, do = f"the extra '{extra}' of fcfg", f"run: pip install 'fcfg[{extra}]'"
+        raise InputError(subject, expected=expected, got=f"no {package}", do=do) from error
 
 
 def check_among(subject: str, name: object, known: Iterable[str]) -> None:

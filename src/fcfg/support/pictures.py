@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
-from fcfg.support.errors import InputError
+from fcfg.support.errors import optional
 
 Intensity: TypeAlias = Literal["full", "minmax"]
 Fit: TypeAlias = Literal["crop", "pad", "stretch"]
@@ -210,26 +210,12 @@ def _between(values: NDArray[np.float64], low: float, high: float) -> NDArray[np
 
 def pydicom() -> ModuleType:
     """Import the reader of DICOM files, or say how to install it."""
-    try:
-        import pydicom as module
-    except ImportError as error:
-        got, do = "none installed", "run: pip install 'fcfg[medical]'"
-        raise InputError("DICOM images", expected="the package pydicom", got=got, do=do) from error
-    return module
+    return optional("pydicom", "DICOM images", "medical")
 
 
 def nibabel() -> ModuleType:
     """Import the reader of NIfTI files, or say how to install it."""
-    try:
-        import nibabel as module
-    except ImportError as error:
-        raise InputError(
-            "NIfTI volumes",
-            expected="the package nibabel",
-            got="none installed",
-            do="run: pip install 'fcfg[medical]'",
-        ) from error
-    return module
+    return optional("nibabel", "NIfTI volumes", "medical")
 
 
 def _dicom(file: BinaryIO) -> NDArray[np.float32]:

@@ -23,9 +23,9 @@ from fcfg.model import AnyModel, save
 from fcfg.storage import replaced_files
 from fcfg.storage.kinds import find_kind
 from fcfg.support.config_files import parse_json, read_text, to_yaml
-from fcfg.support.errors import InputError, quoted
+from fcfg.support.errors import InputError
 from fcfg.support.files import remove_unfinished, write_atomically
-from fcfg.support.outputs import make_folder
+from fcfg.support.outputs import check_same, make_folder
 from fcfg.training.config import TrainingConfig, read_config
 from fcfg.training.kinds import Scales
 from fcfg.training.state import Checkpoints, under_prefix
@@ -68,18 +68,9 @@ class Workspace:
                 )
         path = self.folder / "config.yaml"
         if path.exists():
-            now, before = self.config.identity(), read_config(str(path)).identity()
-            different = sorted(
-                k for k in before.keys() | now.keys() if before.get(k) != now.get(k)
-            )
-            if different:
-                key = different[0]
-                raise InputError(
-                    f"run {self.out}",
-                    expected=f"the configuration it began with ({key}: {before.get(key)})",
-                    got=f"others in {quoted(different)} ({key}: {now.get(key)})",
-                    do="choose another --out, or go back to the old values",
-                )
+            do = "choose another --out, or go back to the old values"
+            before = read_config(str(path)).identity()
+            check_same(f"run {self.out}", before, self.config.identity(), do=do)
         for folder in (self.out, self.folder, *filter(Path.is_dir, self.folder.rglob("*"))):
             remove_unfinished(folder)  # a kill may have left a checkpoint half written
         write_atomically(path, to_yaml(self.config).encode())

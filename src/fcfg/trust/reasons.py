@@ -99,8 +99,9 @@ def not_reached(
             told, wanted = ([f"{value:.3g}" for value in values] for values in (read, asked))
         elif isinstance(attribute, Categorical):
             is_missed = level_scores(read, asked) < read.max(axis=1)
-            codes = (read.argmax(axis=1), asked)
-            told, wanted = ([attribute.levels[int(code)] for code in own] for own in codes)
+            told, wanted = (
+                [attribute.value(code) for code in codes] for codes in (read.argmax(axis=1), asked)
+            )
         else:
             is_missed = np.where(asked == 1, read, 1 - read) < 0.5
             of = "" if words == _NO_YES else f" {words[1]}"

@@ -18,7 +18,7 @@ skin, hair, face, background, light, pose.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -34,6 +34,7 @@ from fcfg.datasets.portraits.drawing import draw_portraits
 from fcfg.support.errors import check_among, check_integer, check_is
 
 Columns: TypeAlias = dict[str, NDArray[np.float64]]
+Device: TypeAlias = torch.device | str
 
 # Half the distance between the means of a binary factor, in units of its noise: AUROC 0.95.
 _OFFSET = 1.163
@@ -56,6 +57,12 @@ class Portraits:
     variant: str
     size: int
 
+    def some(self, rows: slice | NDArray[np.int64]) -> Portraits:
+        """Return some of the portraits."""
+        columns = {name: getattr(self, name) for name in ("attributes", "factors", "noise")}
+        own = {name: {k: c[rows] for k, c in table.items()} for name, table in columns.items()}
+        return replace(self, images=self.images[rows], **own)
+
 
 def space(variant: str = "portraits") -> AttributeSpace:
     """Attributes of a variant."""
@@ -68,11 +75,7 @@ def graph(variant: str = "portraits") -> CausalGraph:
 
 
 def sample(
-    n: int,
-    seed: int = 0,
-    size: int = 32,
-    variant: str = "portraits",
-    device: torch.device | str = "cpu",
+    n: int, seed: int = 0, size: int = 32, variant: str = "portraits", device: Device = "cpu"
 ) -> Portraits:
     """Draw portraits; the first n do not depend on the number drawn.
 
@@ -91,11 +94,7 @@ def sample(
 
 
 def sample_in_chunks(
-    n: int,
-    seed: int = 0,
-    size: int = 32,
-    variant: str = "portraits",
-    device: torch.device | str = "cpu",
+    n: int, seed: int = 0, size: int = 32, variant: str = "portraits", device: Device = "cpu"
 ) -> Iterator[Portraits]:
     """Draw the same portraits as :func:`sample`, with the same arguments, 1024 at a time.
 
@@ -118,7 +117,7 @@ def _noise(n: int, seed: int, size: int, variant: str) -> Columns:
 
 
 def counterfactual(
-    record: Portraits, do: Mapping[str, Intervention], device: torch.device | str = "cpu"
+    record: Portraits, do: Mapping[str, Intervention], device: Device = "cpu"
 ) -> Portraits:
     """Draw the true counterfactual: the same noise under an intervention.
 
@@ -154,9 +153,7 @@ def _world(variant: str) -> _World:
     return _WORLDS[variant]
 
 
-def _draw(
-    noise: Columns, do: Table, variant: str, size: int, device: torch.device | str = "cpu"
-) -> Portraits:
+def _draw(noise: Columns, do: Table, variant: str, size: int, device: Device = "cpu") -> Portraits:
     world = _world(variant)
     table: Table = {}
     for name, assignment in world.assign.items():

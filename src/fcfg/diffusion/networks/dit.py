@@ -10,7 +10,7 @@ from typing import Literal, Self, cast
 
 import torch
 from jaxtyping import Float, Num
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -21,10 +21,8 @@ _TIME = 256  # numbers that embed the time
 _WIDER = 4  # factor of the width inside a block
 
 
-class DiTConfig(BaseModel):
+class DiTConfig(BaseModel, frozen=True, extra="forbid"):
     """Shape of a :class:`DiT`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["dit"] = "dit"
     channels: Channels = 3  #: channels of the image

@@ -9,13 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jaxtyping import Float
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -25,10 +19,8 @@ _CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 
 
-class JudgeConfig(BaseModel):
+class JudgeConfig(BaseModel, frozen=True, extra="forbid"):
     """Shape of a :class:`Judge`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     channels: Channels = 3  #: channels of the image
     outputs: int = Field(default=3, ge=1, le=2**20)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 Width = Annotated[int, Field(ge=4, le=2**14)]
 _STAGE = re.compile(r"(\d{1,4})b([1-9]\d?)(?:d(\d{1,4}))?", re.ASCII)
@@ -25,10 +25,8 @@ class Stage(NamedTuple):
     pool: int  #: factor by which the encoder shrinks the image after these blocks; 1 at the end
 
 
-class HVAEConfig(BaseModel):
+class HVAEConfig(BaseModel, frozen=True, extra="forbid"):
     """Shape of a :class:`~fcfg.rivals.hvae.network.HVAE`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     size: int = Field(default=32, ge=2, le=4096)  #: height and width of the images
     channels: int = Field(default=3, ge=1, le=2**10)  #: channels of the image
