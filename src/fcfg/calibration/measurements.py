@@ -7,7 +7,7 @@ interrupted, or one with further weights or images, measures only those that are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,20 +16,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.answers import Answer, AnswerLoop, Block, Question, Store, in_blocks
+from fcfg.answers import Answer, AnswerLoop, Block, Question, Store
 from fcfg.causal.attributes import AttributeSpace, Column, Table
-from fcfg.causal.scm import Keys
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge, Reading, judged
 from fcfg.metrics import image_errors
 from fcfg.pipeline.calibration import with_weights
-from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.sampling import SamplingConfig
 from fcfg.support.hashing import digest_of
 from fcfg.support.progress import OnProgress
 from fcfg.version import __version__
-
-_BLOCK = 128  # images that are abducted together, which bounds the memory of their paths
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,17 +42,13 @@ class Cell:
 class Measurement:
     """The counterfactuals to measure: one intervention on each attribute."""
 
-    pipeline: CounterfactualPipeline
+    asking: AnswerLoop  #: of the model and the images, without questions
     judge: AttributeJudge
     guidance: Guidance
     sampling: SamplingConfig
-    images: Float[Tensor, "image channel *size"]
-    attributes: Table  #: factual
-    keys: Keys  #: name of each image
     targets: Mapping[str, Column]  #: value of each attribute under the intervention on it
     truth: Mapping[str, Tensor]  #: true counterfactuals under each intervention, if known
     seed: int
-    batch_size: int
     store: Store | None  #: of finished cells
 
     def cells(
@@ -67,19 +59,9 @@ class Measurement:
         order = sorted((w, i, name) for i, name in enumerate(self.targets) for w in weights[name])
         asked = [self._question(name, weight) for weight, _, name in order]
         parts: dict[Question, list[Cell]] = {question: [] for question in asked}
-        about = digest_of(self.pipeline.denoiser, self.pipeline.scm), digest_of(self.judge)
-        loop = AnswerLoop(
-            self.pipeline,
-            self.images,
-            self.attributes,
-            asked,
-            keys=self.keys,
-            blocks=in_blocks(range(len(self.images)), _BLOCK),
-            batch_size=self.batch_size,
-            strict=True,
-            on_progress=on_progress,
-        )
-        for block in loop:
+        model = self.asking.model
+        about = digest_of(model.image_model, model.scm), digest_of(self.judge)
+        for block in replace(self.asking, questions=asked, on_progress=on_progress):
             keys = {q: [*about, *self._key(q, block)] for q in asked}
             known = {q: self._kept(key) for q, key in keys.items()}
             for answer in block.answers(q for q in asked if known[q] is None):
@@ -98,9 +80,9 @@ class Measurement:
 
     def _question(self, name: str, weight: float) -> Question:
         guidance = with_weights(self.guidance, {name: weight})
-        plan = self.pipeline.plan([name], guidance, sampling=self.sampling)
-        do = {name: self.targets[name]}
-        act = partial(self.pipeline.act, self.attributes, do, seed=self.seed, keys=self.keys)
+        asking, do = self.asking, {name: self.targets[name]}
+        plan = asking.model.plan([name], guidance, sampling=self.sampling)
+        act = partial(asking.model.act, asking.attributes, do, seed=self.seed, keys=asking.keys)
         return Question(f"do({name}) under {guidance}", plan, act, key=(name, weight))
 
     def _key(self, question: Question, block: Block) -> list[Any]:
@@ -117,7 +99,7 @@ class Measurement:
         return None if entry is None else Cell(**{n: own.numpy() for n, own in entry.items()})
 
     def _measured(self, answer: Answer, block: Block) -> Cell:
-        images, space = answer.pair.images.float(), self.pipeline.space
+        images, space = answer.pair.images.float(), self.asking.model.space
         name, _ = answer.question.key
         errors = np.full((len(images), 3), np.nan)
         if name in self.truth:

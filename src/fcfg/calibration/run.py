@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import Tensor
 
-from fcfg.answers import Store
+from fcfg.answers import AnswerLoop, Store, in_blocks
 from fcfg.calibration.choice import RealImages
 from fcfg.calibration.criterion import Counts
 from fcfg.calibration.measurements import Cell, Measurement, readings_of
@@ -36,6 +36,7 @@ WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)
 #: Images from which on weights are raised by default, see ``at_least_real``.
 RAISING = 256
 _RESAMPLES = 300
+_BLOCK = 128  # images that are abducted together, which bounds the memory of their paths
 #: Share of the progress after the first weights, and after each weight beyond their end.
 _ROUNDS = (0.85, 0.9, 0.95, 1.0)
 _MORE = "give more images"
@@ -126,20 +127,11 @@ def calibrate(
         name: judged(space[name], judge.read(drawing).scores[name], targets[name])
         for name, drawing in true.items()
     }
-    measurement = Measurement(
-        pipeline=pipeline,
-        judge=judge,
-        guidance=rule,
-        sampling=chosen,
-        images=x[:asked],
-        attributes={name: column[:asked] for name, column in table.items()},
-        keys=keys[:asked],
-        targets=targets,
-        truth=true,
-        seed=seed,
-        batch_size=batch_size,
-        store=None if cache is None else Store(cache),
-    )
+    first = x[:asked], {name: column[:asked] for name, column in table.items()}
+    how: dict[str, Any] = {"keys": keys[:asked], "batch_size": batch_size, "strict": True}
+    asking = AnswerLoop(pipeline, *first, [], blocks=in_blocks(range(asked), _BLOCK), **how)
+    store = None if cache is None else Store(cache)
+    measurement = Measurement(asking, judge, rule, chosen, targets, true, seed, store)
 
     def choose(name: str, cells: Mapping[float, Cell]) -> AttributeWeight:
         truth = true_readings.get(name)

@@ -35,9 +35,6 @@ Commit: TypeAlias = Annotated[
     str | None, typer.Option(metavar="HASH", help="Commit of the code, if git is not available.")
 ]
 
-#: Name, annotation, default and description of a field or an argument.
-_Parts: TypeAlias = tuple[str, ast.expr | None, ast.expr | None, str]
-
 _PACKAGE = Path(__file__).parent.parent
 _TYPES = {"bool": bool, "int": int, "float": float}
 _OF_TYPES: dict[type, str] = {int: "N", Path: "FOLDER"}
@@ -70,6 +67,12 @@ class Declared:
     kind: str  #: annotation
     default: object  #: if it is a literal; else None
     about: str  #: description
+
+    @classmethod
+    def of(cls, kind: ast.expr | None, default: ast.expr | None, about: str) -> Declared:
+        """Read it from its parts in the source."""
+        literal = default.value if isinstance(default, ast.Constant) else None
+        return cls(ast.unparse(kind) if kind else "", literal, plain(about))
 
 
 @dataclass(frozen=True)
@@ -140,25 +143,20 @@ def declared(home: str) -> dict[str, Declared]:
     text = _PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
     (node,) = [n for n in ast.parse(text).body if getattr(n, "name", None) == name]
     assert isinstance(node, ast.ClassDef | ast.FunctionDef)
-    is_class = isinstance(node, ast.ClassDef)
-    found: dict[str, Declared] = {}
-    for own, kind, default, about in _fields(node, text) if is_class else _arguments(node):
-        literal = default.value if isinstance(default, ast.Constant) else None
-        found[own] = Declared(ast.unparse(kind) if kind else "", literal, plain(about))
-    return found
+    return dict(_fields(node, text) if isinstance(node, ast.ClassDef) else _arguments(node))
 
 
-def _arguments(node: ast.FunctionDef) -> Iterator[_Parts]:
+def _arguments(node: ast.FunctionDef) -> Iterator[tuple[str, Declared]]:
     """Yield the arguments of a function, as the section ``Args:`` of its docstring says."""
     _, _, section = (ast.get_docstring(node) or "").partition("Args:\n")
     about = dict(re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE))
     own, known = node.args.args, node.args.defaults
     defaults = [*[None] * (len(own) - len(known)), *known, *node.args.kw_defaults]
     for each, default in zip([*own, *node.args.kwonlyargs], defaults, strict=True):
-        yield each.arg, each.annotation, default, about.get(each.arg, "")
+        yield each.arg, Declared.of(each.annotation, default, about.get(each.arg, ""))
 
 
-def _fields(node: ast.ClassDef, text: str) -> Iterator[_Parts]:
+def _fields(node: ast.ClassDef, text: str) -> Iterator[tuple[str, Declared]]:
     """Yield the fields of a class, described behind ``#:`` or in a string below."""
     lines = text.splitlines()
     for each, below in zip(node.body, [*node.body[1:], None], strict=True):
@@ -166,7 +164,7 @@ def _fields(node: ast.ClassDef, text: str) -> Iterator[_Parts]:
             _, _, about = lines[(each.end_lineno or 0) - 1].partition("#: ")
             if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
                 about = cleandoc(str(below.value.value))
-            yield ast.unparse(each.target), each.annotation, each.value, about
+            yield ast.unparse(each.target), Declared.of(each.annotation, each.value, about)
 
 
 def plain(text: str) -> str:

@@ -141,13 +141,7 @@ class AbstractData(BaseModel, ABC, frozen=True, extra="forbid"):
     def load(
         self, space: AttributeSpace, *, skip_bad: bool = False, on_progress: OnProgress = silent
     ) -> Splits:
-        """Load all splits.
-
-        Args:
-            space: Attributes to load.
-            skip_bad: Whether to skip unreadable images with a warning instead of refusing all.
-            on_progress: Callback with the name of the work, the images done, and their number.
-        """
+        """Load all splits; skip unreadable images with a warning, or refuse all."""
 
     @abstractmethod
     def training_images(self, space: AttributeSpace) -> int | None:

@@ -111,13 +111,9 @@ def check_folder(
     space: AttributeSpace | None = None,
     on_progress: OnProgress = silent,
 ) -> FolderReport:
-    """Check every label and every image of a folder.
+    """Check every label and every image of a folder, to be loaded with some options.
 
-    Args:
-        path: Folder to check; it must exist.
-        config: Options to load it with; defaults otherwise.
-        space: Attributes; guessed from the columns otherwise.
-        on_progress: Callback with 'reading images', the number of images read, and the total.
+    Without a ``space``, attributes are guessed from the columns.
     """
     root = existing_folder(path)
     config = (config or FolderData()).model_copy(update={"path": root})

@@ -74,10 +74,10 @@ def cache_folder(root: Path | None, folder: Path | None = None) -> Path:
     raise InputError("data, cache", expected="a folder that can be written", got=got, do=do)
 
 
-def _key(listing: Listing, pixels: Pixels | Cube) -> str:
+def _key(root: Path, cases: Sequence[Case], pixels: Pixels | Cube) -> str:
     @memoize
     def stamp(path: Path) -> tuple[str, int, int]:
-        name = os.path.relpath(path, listing.root)
+        name = os.path.relpath(path, root)
         try:
             state = path.stat()
         except (OSError, ValueError):  # reported by name when the image is read
@@ -85,7 +85,7 @@ def _key(listing: Listing, pixels: Pixels | Cube) -> str:
         return name, state.st_size, state.st_mtime_ns
 
     parts = [json.dumps([_VERSION, asdict(pixels)])]
-    for case in listing.cases:
+    for case in cases:
         source = case.source
         place = (stamp(source.path), source.member, source.box, source.row)
         parts.append(repr((case.name, *place)))
@@ -169,13 +169,12 @@ class AbstractDiskData(AbstractData, frozen=True):
         self, space: AttributeSpace, *, skip_bad: bool = False, on_progress: OnProgress = silent
     ) -> Splits:
         listing, pixels = self.listing(space), self.pixels
-        cases = [case for split in SPLITS for case in listing.split(split)]
-        listing = replace(listing, cases=cases)
-        names, where = [case.name for case in cases], f"the labels of {listing.root}"
+        root, cases = listing.root, [c for split in SPLITS for c in listing.split(split)]
+        names, where = [case.name for case in cases], f"the labels of {root}"
         texts = {name: [case.values[name] for case in cases] for name in space.names}
         table = parse_table(space, texts, names, where)
-        name = f"{pixels.size}x{pixels.size}x{pixels.channels}-{_key(listing, pixels)}"
-        path = cache_folder(listing.root, self.cache) / f"{name}.npy"
+        name = f"{pixels.size}x{pixels.size}x{pixels.channels}-{_key(root, cases, pixels)}"
+        path = cache_folder(root, self.cache) / f"{name}.npy"
         images, bad, several = _open(path) or _write(path, cases, pixels, on_progress)
         total = f"{len(names)} images"
         if bad:
@@ -183,23 +182,19 @@ class AbstractDiskData(AbstractData, frozen=True):
             if not skip_bad or len(bad) == len(names):
                 expected, got = f"{total} that can be read", f"{len(bad)} that cannot: {first}"
                 do = "repair or remove them, or skip them with --skip-bad (skip_bad=True)"
-                raise InputError(f"images in {listing.root}", expected=expected, got=got, do=do)
-            what = f"{len(bad)} of {total} in {listing.root} cannot be read and are skipped"
+                raise InputError(f"images in {root}", expected=expected, got=got, do=do)
+            what = f"{len(bad)} of {total} in {root} cannot be read and are skipped"
             warnings.warn(f"{what}: {first}", stacklevel=2)
-            listing = replace(listing, cases=[case for case in cases if case.name not in bad])
         if several:
-            what = f"{len(several)} of {total} in {listing.root} are the first of several frames"
+            what = f"{len(several)} of {total} in {root} are the first of several frames"
             warnings.warn(f"{what}: {listed(several)}", stacklevel=2)
         good = [row for row, name in enumerate(names) if name not in bad]
-        table = {name: column[good] for name, column in table.items()}
         splits: Splits = {}
-        start = 0
         for split in SPLITS:
-            own = tuple(case.name for case in listing.split(split))
-            rows = slice(start, start := start + len(own))
-            if own:
+            if own := [n for n, row in enumerate(good) if cases[row].split == split]:
+                pixels_of, rows = images[own[0] : own[-1] + 1], [good[n] for n in own]
                 columns = {name: column[rows] for name, column in table.items()}
-                splits[split] = Examples(images[rows], columns, own)
+                splits[split] = Examples(pixels_of, columns, tuple(names[row] for row in rows))
         return splits
 
     def training_images(self, space: AttributeSpace) -> int | None:

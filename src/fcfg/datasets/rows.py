@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,10 +33,10 @@ def read_rows(
     names, pictures = tuple(names), list[Any]()
     table: dict[str, list[Any]] = {name: [] for name in names}
     for number, row in enumerate(islice(_each(rows), most)):
-        found = _read(row, names, image, number)
-        pictures.append(found.picture)
+        picture, values = _read(row, names, image, number)
+        pictures.append(picture)
         for name in names:
-            table[name].append(_plain(found.values[name]))
+            table[name].append(_plain(values[name]))
     stacked = bool(pictures) and all(isinstance(picture, Tensor) for picture in pictures)
     return torch.stack(pictures) if stacked else pictures, table
 
@@ -70,12 +70,10 @@ def _unbatched(batch: Any) -> Iterator[Any]:
     )
 
 
-class _Row(NamedTuple):
-    picture: Any
-    values: Mapping[str, Any]  #: at least those of the attributes, by name
-
-
-def _read(row: Any, names: Sequence[str], image: str, number: int) -> _Row:
+def _read(
+    row: Any, names: Sequence[str], image: str, number: int
+) -> tuple[Any, Mapping[str, Any]]:
+    """Return the image of a row, and at least its attributes by name."""
     if isinstance(row, Mapping):
         picture, values = row.get(image), row
     else:
@@ -91,7 +89,7 @@ def _read(row: Any, names: Sequence[str], image: str, number: int) -> _Row:
             got=short(row if picture is None else missing),
             do="name the image with image=, or yield pairs of an image and its attributes",
         )
-    return _Row(picture, values)
+    return picture, values
 
 
 def _plain(value: Any) -> Any:

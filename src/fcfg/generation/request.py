@@ -21,7 +21,6 @@ from fcfg.model import AUTO, Action, AnyModel, Plan
 from fcfg.sampling import SamplingLike
 from fcfg.support.hashing import digest_of
 from fcfg.support.shards import contiguous_rows
-from fcfg.trust import limits_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +101,3 @@ class PreparedRequest(CheckedRequest):
     images: Float[Tensor, "batch channel *size"] = field(repr=False)
     factual: Factual
     action: Action  #: counterfactual attributes of all pictures
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """The largest ordinary values of the signals of trust; empty for a model without any."""
-        return limits_of(self.pipeline.thresholds, self.action.targets, self.plan)

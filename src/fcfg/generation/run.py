@@ -127,7 +127,8 @@ def run(
     make_folder(prepared.out)
     with single_writer(prepared.out, f".{record_file(request.shard)}.lock"):
         known, size = finished_before(prepared)
-        known = {row: result.doubted(prepared.limits) for row, result in known.items()}
+        limits = prepared.pipeline.limits(prepared.action.targets, prepared.plan)
+        known = {row: result.doubted(limits) for row, result in known.items()}
         own, results = prepared.own_rows, dict(known)
         write_record(prepared, list(results.values()), size)
         checks = request.trust and prepared.pipeline.traits.trust
@@ -150,7 +151,8 @@ def run(
         for block in loop:
             if not known.keys() >= set(block.rows):
                 for answer in block.answers():
-                    results |= _write(prepared, block, answer, known)
+                    written = _write(prepared, block, answer, known)
+                    results |= {row: each.doubted(limits) for row, each in written.items()}
                 write_record(prepared, [results[row] for row in own if row in results], size)
             if on_chunk is not None:
                 on_chunk([results[row] for row in block.rows])
@@ -189,7 +191,7 @@ def _write(
         write_atomically(prepared.out / result.outputs["comparison"], to_png(page))
         for kind, data in prepared.pictures[row].written(images["counterfactual"]).items():
             write_atomically(prepared.out / result.outputs[kind], data)
-        results[row] = result.doubted(prepared.limits)
+        results[row] = result
     return results
 
 

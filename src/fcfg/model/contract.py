@@ -50,12 +50,8 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
     writes it.
 
     A kind of models says how it plans (:meth:`plan`), infers (:meth:`infer`) and answers
-    (:meth:`answer`); reading, checking and reporting of progress are the same for all.
-
-    Args:
-        scm: Attribute model.
-        judge: Classifier that reads attributes from images.
-        provenance: JSON values that describe how the model was made.
+    (:meth:`answer`); reading, checking and reporting of progress are the same for all. It is made
+    of an attribute model, maybe with a judge and a description of how it was made.
     """
 
     inferred: ClassVar[type[AbstractAbduction]]  #: class of what :meth:`infer` returns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import NoneType
@@ -17,7 +17,7 @@ from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.judge import AttributeJudge, Reading
-from fcfg.model.answers import Preparation, Traits
+from fcfg.model.answers import Plan, Preparation, Traits
 from fcfg.model.card import write_card
 from fcfg.model.thresholds import Thresholds
 from fcfg.storage import Storage, load_model, read_words, save_model
@@ -83,12 +83,14 @@ class AbstractModel(ABC):
         """Number of trained parameters of the image model."""
         return sum(parameter.numel() for parameter in self.image_model.parameters())
 
-    def read(self, images: ImagesLike) -> Reading | None:
-        """Read the attributes of images with the judge; None without one.
+    def limits(self, targets: Collection[str], plan: Plan[Any]) -> dict[str, float]:
+        """Return the largest ordinary signals of an answer; empty without thresholds of trust."""
+        if self.thresholds is None or plan.sampling is None:
+            return {}
+        return self.thresholds.limits_for(targets, plan.setting, plan.sampling)
 
-        Args:
-            images: Images, as in :meth:`abduct`.
-        """
+    def read(self, images: ImagesLike) -> Reading | None:
+        """Read the attributes of images by the judge, as in :meth:`abduct`; None without one."""
         if not isinstance(self.judge, AttributeJudge):
             return None
         with pixel_range_is_known():

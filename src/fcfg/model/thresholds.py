@@ -78,11 +78,6 @@ class Thresholds(StoredRecord):
 
         Those of the way back hold for the guidance and sampling that they were measured with.
         Several targets may change as much as all of them together.
-
-        Args:
-            targets: Attributes intervened on.
-            guidance: The guidance.
-            sampling: Solver, grid and steps.
         """
         limits = dict(self.limits)
         if not self.knows_way_back(guidance, sampling):

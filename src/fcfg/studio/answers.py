@@ -25,7 +25,7 @@ from fcfg.studio.models import describe_plan
 from fcfg.studio.pictures import png_of
 from fcfg.studio.questions import PreparedQuestion, as_command, as_python
 from fcfg.support.images import data_url, pixel_range_is_known, to_png
-from fcfg.trust import limits_of, measure_trust, unchecked
+from fcfg.trust import measure_trust, unchecked
 from fcfg.version import __version__
 
 Event: TypeAlias = dict[str, Any]
@@ -92,7 +92,7 @@ class _Work:
         if self._question.opening is None:  # which is better than a coarse picture
             self._path = getattr(abduction, "path", None)
         pair: Any = block.predict(to_do)
-        limits = limits_of(self._model.thresholds, self._asked.do, self._plan)
+        limits = self._model.limits(self._asked.do, self._plan)
         result = self._show_answer(pair)
         drawing = self._question.picture.drawing
         if self._asked.truth and drawing is not None:

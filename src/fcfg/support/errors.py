@@ -16,17 +16,11 @@ _MOST = 5  # faults told at once
 class InputError(ValueError):
     """Wrong input, found before any work is done.
 
-    The message is one sentence of four parts: the object, what was expected, what was given,
-    and what to do.
+    The message is one sentence of four parts: the wrong object by the name that the caller knows,
+    what is accepted, what was given, and what to do.
 
     >>> print(InputError("steps", expected="1 to 1000", got=0, do="give a larger number"))
     steps: expected 1 to 1000, got 0; give a larger number.
-
-    Args:
-        subject: Name of the wrong object, as the caller knows it.
-        expected: Description of what is accepted.
-        got: Description of what was given.
-        do: Advice to the caller.
     """
 
     __module__ = "fcfg"  # the public name, for tracebacks

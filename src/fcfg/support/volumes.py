@@ -82,12 +82,7 @@ class VolumeFile:
 def read_volume(
     path: Path | bytes, wanted: Voxels
 ) -> tuple[Float[Tensor, "channel x y z"], VolumeFile]:
-    """Read a volume in [-1, 1] and bring it to the common format.
-
-    Args:
-        path: File, or its contents after unpacking.
-        wanted: The common format.
-    """
+    """Read a volume, or the contents of its file, in [-1, 1] and bring it to the common format."""
     file = _loaded(path)
     raw = _voxels(file, wanted.channels)
     turning = nibabel().orientations

@@ -110,14 +110,9 @@ AnyObjective: TypeAlias = AbstractObjective[Any]
 class DenoisingObjective(AbstractObjective[Denoiser]):
     """Prediction of the noise in an image, given its condition or the null token.
 
-    Args:
-        denoiser: Denoiser to train.
-        p_null: Probability of dropping the whole condition.
-        p_group: Probability of dropping each attribute.
-        independence: Weight of the interaction of groups of attributes in the loss. It costs four
-            network rows per image; at 0 it is neither computed nor drawn.
-        times: Frequency of each time; equal by default.
-        **weights: Weights of further terms of the denoiser's own loss.
+    Options are those of a configuration, and ``weights`` those of further terms of the denoiser's
+    own loss. The interaction of groups of attributes, whose weight is ``independence``, costs four
+    network rows per image; at 0 it is neither computed nor drawn.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Trust: signals of every counterfactual, and thresholds that say which of them to doubt."""
 
 from fcfg.model.thresholds import LEVELS, Thresholds
-from fcfg.trust.reasons import SMALL_ERROR, limits_of, not_reached, reasons, unchecked
+from fcfg.trust.reasons import SMALL_ERROR, not_reached, reasons, unchecked
 from fcfg.trust.signals import Signals, denoising_loss, measure_trust
 from fcfg.trust.validation import trust_thresholds
 
@@ -11,7 +11,6 @@ __all__ = [
     "Signals",
     "Thresholds",
     "denoising_loss",
-    "limits_of",
     "measure_trust",
     "not_reached",
     "reasons",

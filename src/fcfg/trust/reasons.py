@@ -8,7 +8,7 @@ the judge errs on the picture.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -45,15 +45,6 @@ def unchecked(thresholds: Thresholds | None, plan: Plan[Any]) -> str | None:
             "or sampling."
         )
     return None
-
-
-def limits_of(
-    thresholds: Thresholds | None, targets: Iterable[str], plan: Plan[Any]
-) -> dict[str, float]:
-    """Return the largest ordinary values of the signals of an answer; empty without thresholds."""
-    if thresholds is None or plan.sampling is None:
-        return {}
-    return thresholds.limits_for(list(targets), plan.setting, plan.sampling)
 
 
 def reasons(

@@ -70,15 +70,10 @@ def measure_trust(
     batch_size: int = 256,
     on_step: OnStep | None = None,
 ) -> Signals:
-    """Measure the signals of counterfactuals.
+    """Measure the signals of counterfactuals of factual images, by the model that made them.
 
-    Args:
-        pipeline: The model that made them, whose traits have trust.
-        images: The factual images.
-        pair: The counterfactuals. Where they are not anchored, the factual images are predicted
-            as well, at the same cost.
-        batch_size: Largest number of network rows per call.
-        on_step: Callback invoked after every step of that prediction.
+    Where they are not anchored, the factual images are predicted as well, at the same cost;
+    ``on_step`` is called after every step of that prediction.
     """
     there, answers = pair.abduction, pair.images.nan_to_num()
     factual = read_images(images, channels=pipeline.channels, dimensions=pipeline.dimensions)
@@ -129,13 +124,8 @@ def denoising_loss(
 ) -> Float[Tensor, "batch level"]:
     """Return the logarithm of the denoising loss of images, at each of the :data:`LEVELS`.
 
-    All images get the same noise, with both signs, so that losses differ by the images alone.
-
-    Args:
-        denoiser: The denoiser.
-        images: Images in [-1, 1].
-        attributes: Parsed attributes, the condition; in SA-DCG with semantics of the images.
-        batch_size: Largest number of network rows per call.
+    All images get the same noise, with both signs, so that losses differ by the images alone. The
+    condition are their attributes; in SA-DCG with semantics of the images.
     """
     generator = torch.Generator().manual_seed(stream_seed(0, "denoising loss"))
     shape = denoiser.state_shape(images.shape[2:])

@@ -82,13 +82,8 @@ def sample(
     >>> sample(2, seed=7).images.shape
     torch.Size([2, 3, 32, 32])
 
-    Args:
-        n: Number of portraits.
-        seed: Seed for all noise; see :data:`~fcfg.datasets.portraits.EVALUATION_SEED`.
-        size: Height and width.
-        variant: 'portraits' or 'portraits-causal'.
-        device: Device that computes the pixels; the result is on the CPU. Devices differ in
-            rounding, by about 1e-6.
+    The seed is for all noise, see :data:`~fcfg.datasets.portraits.EVALUATION_SEED`. The result is
+    on the CPU; devices that compute the pixels differ in rounding, by about 1e-6.
     """
     return _draw(_noise(n, seed, size, variant), {}, variant, size, device)
 
