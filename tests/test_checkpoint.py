@@ -92,7 +92,7 @@ def test_a_folder_holds_json_and_safetensors_and_what_is_none_of_ours(pipeline, 
     assert [name.split("-")[0] for name in names] == parts
     assert all(name.endswith((".json", ".safetensors")) for name in names)
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["format"] == 1  # which older releases read
+    assert config["format"] == 2
     assert config["fcfg"] == fcfg.__version__
     assert config["graph"] == {"smiling": [], "age": [], "hair": ["age"]}
 

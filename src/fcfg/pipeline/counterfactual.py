@@ -65,8 +65,6 @@ class DenoiserConfig(ModelConfig[DenoiserT]):
 
     records: ClassVar = {"calibration": Calibration, "thresholds": Thresholds}
 
-    newer: ClassVar = frozenset({"shift"})
-
     parameterisation: Parameterisation
     schedule: Kind
     steps: int  #: number T of times
@@ -88,16 +86,13 @@ class DenoiserConfig(ModelConfig[DenoiserT]):
 class DiffusionConfig(DenoiserConfig[Denoiser]):
     """A diffusion pipeline."""
 
-    version: ClassVar[int] = 1  #: read by older releases, which know no kinds
-
-    kind: str = Field(default="diffusion", exclude=True)  #: not in the file
+    kind: str = "diffusion"  #: the first ones do not say it
     network: OwnConfig | str  #: or the name of a user-defined class
     channels: int = Field(ge=1)
     stride: int = Field(ge=1)
     embedding: int = Field(ge=1)  #: width of an attribute's block
     dimensions: int = Field(default=2, ge=1, le=3)  #: axes of an image beside its channels
     codec: CodecConfig | None = None  #: whose latents the network works on
-    newer: ClassVar = frozenset({"dimensions", "codec"})
 
     @classmethod
     def describe(cls, image_model: Denoiser) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -29,7 +29,6 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
     network: Module
     conditioner: dict[str, Any] = Field(default_factory=dict)
     codec: CodecConfig | None = None
-    newer: ClassVar = frozenset({"codec"})
 
     @classmethod
     def describe(cls, image_model: Denoiser) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def save_model(model: StorableModel, path: str | os.PathLike[str], storage: Stor
         parts["judge"] = stored_tensors(judge.network, storage)
     contents = {part: safetensors.save(tensors) for part, tensors in parts.items()}
     config = kind.config(
-        format=kind.config.version,
+        format=FORMAT,
         fcfg=__version__,
         storage=storage,
         **kind.config.describe(model.image_model),

@@ -9,14 +9,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.networks import JudgeConfig
 from fcfg.storage.beside import Number, StoredRecord
-from fcfg.support.config_files import Grown
 from fcfg.support.errors import InputError, short
 
 FORMAT = 2
@@ -28,7 +27,7 @@ ModelT = TypeVar("ModelT", bound="StorableModel")
 _MODULES = ("fcfg.pipeline.counterfactual", "fcfg.pipeline.foreign", "fcfg.rivals.models")
 
 
-class ModelConfig(Grown, Generic[ImageModelT]):
+class ModelConfig(BaseModel, Generic[ImageModelT]):
     """Contents of ``config.json`` of a model: everything that is not a tensor.
 
     A subclass describes one kind of models. It adds the fields that their image model needs, and
@@ -37,7 +36,6 @@ class ModelConfig(Grown, Generic[ImageModelT]):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    version: ClassVar[int] = FORMAT  #: format of the folders of this kind
     records: ClassVar[Mapping[str, type[StoredRecord]]] = {}
     """Records beside the weights, by the attribute of the model that holds them, or None."""
 

@@ -12,15 +12,10 @@ import stat
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import yaml
-from pydantic import (
-    BaseModel,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-)
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fcfg.support.errors import InputError, joined, nearest, quoted, short
@@ -31,23 +26,6 @@ _BYTES = 4 * 2**20
 _DEPTH = 50
 # Raised by PyYAML, besides its own errors, for values that do not fit their tag.
 _BAD_VALUES = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
-
-
-class Grown(BaseModel):
-    """A section that got fields after files of it were written.
-
-    Those fields are left out where they have their default, so that files and digests of what
-    needs none of them stay as they were.
-    """
-
-    newer: ClassVar[frozenset[str]] = frozenset()  #: names of the fields of this class
-
-    @model_serializer(mode="wrap")
-    def _without_newer(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        newer = {name for each in type(self).__mro__ for name in vars(each).get("newer", ())}
-        default = {name: type(self).model_fields[name].default for name in newer}
-        left_out = {name for name in default if getattr(self, name) == default[name]}
-        return {name: value for name, value in write(self).items() if name not in left_out}
 
 
 def read_text(path: Path, subject: str, *, expected: str) -> str:

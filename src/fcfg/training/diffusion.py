@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
 
 from fcfg.pipeline.modules import CodecConfig
-from fcfg.support.config_files import Grown, validate
+from fcfg.support.config_files import validate
 from fcfg.training.kinds import Inputs, ModelTraining, Part, register_training
 from fcfg.training.sections import Section
 
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from fcfg.training.objectives import DenoisingObjective
 
 
-class Schedule(Grown, Section):
+class Schedule(Section):
     """The noise schedule, and what the network predicts."""
-
-    newer: ClassVar = frozenset({"shift"})
 
     kind: Literal["linear", "cosine", "scaled-linear", "flow"] = "linear"
     steps: PositiveInt = 1000  #: T
@@ -87,10 +85,8 @@ class DenoisingNetwork(Section):
         return {"gradient_checkpointing": saves, "channels_last": inputs.channels_last}
 
 
-class Network(Grown, DenoisingNetwork):
+class Network(DenoisingNetwork):
     """The U-Net."""
-
-    newer: ClassVar = frozenset({"kind", "patch"})
 
     kind: Literal["unet"] = "unet"
     head_channels: PositiveInt = 64  #: channels of an attention head
@@ -139,10 +135,9 @@ AnyNetwork: TypeAlias = Annotated[
 ]
 
 
-class DenoisingTraining(Grown, ModelTraining):
+class DenoisingTraining(ModelTraining):
     """Training of a denoiser."""
 
-    newer: ClassVar = frozenset({"times"})
     terms: ClassVar[set[str]]  #: fields that are options of the loss
 
     ema: float | None = Field(default=0.9999, ge=0, lt=1)
@@ -166,8 +161,6 @@ class DenoisingTraining(Grown, ModelTraining):
 
 class LatentTraining(DenoisingTraining):
     """Training of a denoiser in pixels, or in the latents of a given autoencoder."""
-
-    newer: ClassVar = frozenset({"codec"})
 
     codec: CodecConfig | None = None  #: autoencoder; its weights are in a place of their own
 

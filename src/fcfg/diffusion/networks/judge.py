@@ -6,10 +6,8 @@ References:
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxtyping import Float
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, Field
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -27,12 +25,6 @@ class JudgeConfig(BaseModel, frozen=True, extra="forbid"):
     """Count of predicted numbers: one for each scalar attribute and each level."""
     width: Channels = 64  #: channels of the first stage; 64 is ResNet-18
     dimensions: int = Field(default=2, ge=1, le=3)  #: axes of an image beside its channels
-
-    @model_serializer(mode="wrap")
-    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out two dimensions, which older files do not name."""
-        values = write(self)
-        return {k: v for k, v in values.items() if (k, v) != ("dimensions", 2)}
 
 
 class Judge(nn.Module):

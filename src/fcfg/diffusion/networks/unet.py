@@ -14,19 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, ClassVar, Self, cast
+from typing import Annotated, ClassVar, Self, cast
 
 import torch
 from jaxtyping import Float, Num, Shaped
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -65,12 +57,6 @@ class UNetConfig(BaseModel):
     patch: int = Field(default=1, ge=1, le=64)
     """Side of the squares of pixels that the first level takes as one; sizes of attention are
     those in patches."""
-
-    @model_serializer(mode="wrap")
-    def _without_patch(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave single pixels out: older releases know no patches."""
-        values = serialise(self)
-        return {name: value for name, value in values.items() if (name, value) != ("patch", 1)}
 
     @model_validator(mode="after")
     def _can_be_computed(self) -> Self:
