@@ -17,7 +17,6 @@ from fcfg import AttributeSpace, Binary, Categorical, CausalGraph, Continuous, I
 from fcfg.causal.intervention import intervened
 from fcfg.cli import main
 from fcfg.cli.data import proposed_size, starting_config
-from fcfg.cli.heatmap import heatmap
 from fcfg.datasets.check import FolderReport, check_folder
 from fcfg.datasets.columns import parse_column
 from fcfg.datasets.folder import FolderData
@@ -25,6 +24,7 @@ from fcfg.datasets.guesses import guess_attribute
 from fcfg.evaluation.result_files import read_results
 from fcfg.generation import find_pictures
 from fcfg.metrics import find_lpips
+from fcfg.sheet import heatmap
 from fcfg.support.csv_files import read_columns
 from fcfg.training import read_config
 from refusal import refused

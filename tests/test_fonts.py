@@ -9,9 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from fcfg.cli.heatmap import heatmap
 from fcfg.generation import compare
-from fcfg.sheet import sheet
+from fcfg.sheet import heatmap, sheet
 from fcfg.support import fonts
 from fcfg.support.fonts import font_for, legible, missing_letters
 

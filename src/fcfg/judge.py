@@ -30,7 +30,7 @@ from fcfg.diffusion.networks import Judge, evaluation_mode
 from fcfg.metrics import level_scores
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import ImagesLike, read_images
-from fcfg.support.weights import check_finite
+from fcfg.support.tensors import check_finite
 
 #: By the kind of an attribute: the loss of its outputs, and the value expected from them.
 _HEADS: Mapping[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]] = {

@@ -157,8 +157,7 @@ def _print(report: FolderReport, console: Console) -> None:
 
 
 def _write_pictures(report: FolderReport, outputs: Outputs, console: Console) -> None:
-    from fcfg.cli.heatmap import heatmap
-    from fcfg.sheet import sheet
+    from fcfg.sheet import heatmap, sheet
     from fcfg.support.images import images_from_bytes, to_png
 
     rows = {split: images_from_bytes(images) for split, images in report.sample.items()}

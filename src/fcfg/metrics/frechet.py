@@ -31,7 +31,7 @@ from fcfg.metrics.pixels import PIXEL_RANGE, check_images
 from fcfg.metrics.weights import Missing, find_weights, read_weights
 from fcfg.support.errors import InputError, check_integer, short
 from fcfg.support.images import images_to_bytes
-from fcfg.support.weights import check_finite
+from fcfg.support.tensors import check_finite
 
 _SIZE = 299
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from fcfg.metrics.pixels import PIXEL_RANGE, check_alike
 from fcfg.metrics.weights import Missing, find_weights, read_weights
 from fcfg.support.errors import InputError, quoted
-from fcfg.support.weights import check_finite
+from fcfg.support.tensors import check_finite
 
 _SHIFT, _SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)
 _LAYERS = ((64, 11, 4, 2), (192, 5, 1, 2), (384, 3, 1, 1), (256, 3, 1, 1), (256, 3, 1, 1))

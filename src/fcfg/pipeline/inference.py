@@ -20,6 +20,7 @@ from fcfg.pipeline.plans import GuidedPlan, Needs
 from fcfg.pipeline.records import Abduction, DecodedAnswer, FactualBranch
 from fcfg.sampling import Anchor, OnStep, Path, PathRecorder, Trajectory, anchor_path, integrate
 from fcfg.support.images import per_image, pixel_axes
+from fcfg.support.tensors import mapped
 
 
 def abduct_images(batches: Batches, factual: Factual, needs: Needs, model: str) -> Abduction:
@@ -53,7 +54,7 @@ def _infer_noise(
         recorder = PathRecorder(chunk.x, report)
         on_step = recorder if keeps_path else report
         end = integrate(ConditionalPredictor(denoiser, condition), chunk, steps, solver, on_step)
-        return end.map(fetch), recorder.path.map(fetch) if keeps_path else None
+        return end.map(fetch), mapped(fetch, recorder.path) if keeps_path else None
 
     pieces = batches.work(len(x), 1, work)
     paths = [path for _, path in pieces if path is not None]
@@ -113,7 +114,7 @@ def _measure_branch(
         predictor = factual.setting.predictor(batches.denoiser, condition, condition, keep)
         assert isinstance(predictor, TwoStagePredictor), "guidance refuses other ones"
         start = abduction.trajectory.map(lambda tensor: batches.send(tensor[rows]))
-        here = path.map(lambda tensor: batches.send(tensor[:, rows]))
+        here = mapped(lambda tensor: batches.send(tensor[:, rows]), path)
         anchor = anchor_path(predictor, here, start, steps, abduction.solver, batches.size)
         return Anchor(fetch(anchor.corrections), anchor.evaluations)
 

@@ -21,7 +21,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -50,10 +50,6 @@ class Path:
     states: Float[Tensor, "times batch channel *size"]  #: at the ascending times 0..T
     #: At the times between 0 and T; None if the solver does not evaluate at these states.
     noises: Float[Tensor, "between batch channel *size"] | None = None
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> Path:
-        """Apply a function to every tensor."""
-        return Path(function(self.states), None if self.noises is None else function(self.noises))
 
     @staticmethod
     def joined(pieces: Sequence[Path]) -> Path:

@@ -14,6 +14,7 @@ from torch import Tensor
 from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, Rows, State, Step
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.options import TextForm, check_options, check_registrable
+from fcfg.support.tensors import mapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +49,7 @@ class Trajectory:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Trajectory:
         """Apply a function to every tensor that the next step needs."""
-        rows = self.evaluations
-        return replace(
-            self,
-            x=function(self.x),
-            companions=tuple(function(companion) for companion in self.companions),
-            residual=None if self.residual is None else function(self.residual),
-            evaluations=function(rows) if isinstance(rows, Tensor) else rows,
-            noise=None,
-        )
+        return mapped(function, replace(self, noise=None))
 
     @staticmethod
     def joined(pieces: Sequence[Trajectory]) -> Trajectory:

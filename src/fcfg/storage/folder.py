@@ -39,7 +39,7 @@ from fcfg.support.config_files import parse_json, read_text
 from fcfg.support.errors import InputError, check_among, check_is
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import digest_of_values
-from fcfg.support.weights import check_finite
+from fcfg.support.tensors import check_finite
 from fcfg.version import __version__
 
 _HEADER = 4096  # bytes that a file of weights may have for each tensor, beside its numbers

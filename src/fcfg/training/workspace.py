@@ -30,11 +30,7 @@ from fcfg.training.config import TrainingConfig, read_config
 from fcfg.training.kinds import Scales
 from fcfg.training.state import Checkpoints, under_prefix
 
-_CHANGES = {  # by part of the digest
-    "split": "other images in its splits, or another order",
-    "labels": "other labels",
-    "images": "images with other pixels",
-}
+_PARTS = ("splits", "labels", "pixels")  # of the data, with a digest each
 _ROWS = 4096  # images to hash at a time
 
 
@@ -82,14 +78,8 @@ class Workspace:
         if path.exists() and is_begun:
             subject, do = f"run {self.out}, {path.name}", "delete it, if the data are the same"
             before = parse_json(read_text(path, subject, expected="digests"), subject, do=do)
-            for part, change in _CHANGES.items():
-                if before.get(part) != digests[part]:
-                    raise InputError(
-                        f"run {self.out}",
-                        expected="the data it began with",
-                        got=change,
-                        do="choose another --out, or go back to the old data",
-                    )
+            do = "choose another --out, or go back to the old data"
+            check_same(f"run {self.out}", before, digests, do=do)
         write_atomically(path, json.dumps(digests, indent=1).encode())
 
     def publish(self, steps: dict[str, int]) -> None:
@@ -172,17 +162,17 @@ class Workspace:
 def _digests(splits: Splits, on_progress: OnProgress) -> dict[str, str]:
     """Return digests of names, labels and pixels, whatever the place and age of their files."""
     used = {split: splits[split] for split in ("train", "val")}
-    parts = {part: hashlib.blake2b(digest_size=16) for part in _CHANGES}
+    parts = {part: hashlib.blake2b(digest_size=16) for part in _PARTS}
     done, total = 0, sum(map(len, used.values()))
     for split, examples in used.items():
-        parts["split"].update(json.dumps([split, examples.names]).encode())
+        parts["splits"].update(json.dumps([split, examples.names]).encode())
         for name, column in examples.attributes.items():
             parts["labels"].update(json.dumps([split, name, str(column.dtype)]).encode())
             parts["labels"].update(np.ascontiguousarray(column).data)
-        parts["images"].update(json.dumps([split, examples.images.shape]).encode())
+        parts["pixels"].update(json.dumps([split, examples.images.shape]).encode())
         for start in range(0, len(examples), _ROWS):
             rows = examples.images[start : start + _ROWS]
-            parts["images"].update(np.ascontiguousarray(rows).data)
+            parts["pixels"].update(np.ascontiguousarray(rows).data)
             done += len(rows)
             on_progress("hashing images", done, total)
     return {part: digest.hexdigest() for part, digest in parts.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass, replace
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.prediction import AbstractPredictor, State, Step
 from fcfg.sampling import AbstractSolver, Trajectory
+from fcfg.support.tensors import mapped, tensors_in
 
 #: Trajectory, step, and conditions of the predictor.
 Inputs: TypeAlias = tuple[Trajectory, Step, State]
@@ -78,7 +79,7 @@ class RecordedStep:
         stream: torch.cuda.Stream,
         pool: Any,
     ) -> None:
-        held: Inputs = _mapped(torch.clone, inputs)
+        held: Inputs = mapped(torch.clone, inputs)
         trajectory, step, conditions = held
         predictor = copy.copy(predictor)
         predictor.conditions = conditions
@@ -86,7 +87,7 @@ class RecordedStep:
         def take() -> Trajectory:
             return solver.step(predictor, trajectory, step)
 
-        self._inputs, self.graph = _tensors(held), torch.cuda.CUDAGraph()
+        self._inputs, self.graph = tensors_in(held), torch.cuda.CUDAGraph()
         with as_recording():
             take()  # eager warm-up: compilation and kernel selection come before the graph
             # Record only what this thread does.
@@ -96,10 +97,10 @@ class RecordedStep:
 
     def __call__(self, inputs: Inputs) -> Trajectory:
         """Copy the inputs in, replay, and copy the outputs, which the next replay overwrites."""
-        for own, given in zip(self._inputs, _tensors(inputs), strict=True):
+        for own, given in zip(self._inputs, tensors_in(inputs), strict=True):
             own.copy_(given)
         self.graph.replay()
-        return _mapped(torch.clone, self._outputs)
+        return mapped(torch.clone, self._outputs)
 
 
 def structure(part: Any) -> Hashable:
@@ -109,24 +110,6 @@ def structure(part: Any) -> Hashable:
     if is_dataclass(part):
         return tuple(structure(value) for value in vars(part).values())
     return tuple(structure(value) for value in part) if isinstance(part, tuple) else part
-
-
-def _mapped(function: Callable[[Tensor], Tensor], part: Any) -> Any:
-    """Apply a function to every tensor."""
-    if isinstance(part, Tensor):
-        return function(part)
-    if is_dataclass(part) and not isinstance(part, type):
-        names = vars(part).items()
-        return replace(part, **{name: _mapped(function, value) for name, value in names})
-    return tuple(_mapped(function, value) for value in part) if isinstance(part, tuple) else part
-
-
-def _tensors(part: Any) -> list[Tensor]:
-    """Return all tensors, in order."""
-    if isinstance(part, Tensor):
-        return [part]
-    parts = vars(part).values() if is_dataclass(part) else part if isinstance(part, tuple) else ()
-    return [tensor for value in parts for tensor in _tensors(value)]
 
 
 class StepRecorder:

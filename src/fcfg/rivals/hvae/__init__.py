@@ -2,9 +2,13 @@
 
 from fcfg.rivals.hvae.config import CONFIGS, HVAEConfig
 from fcfg.rivals.hvae.likelihood import PixelDistribution, transfer_residual
-from fcfg.rivals.hvae.model import HVAEAbduction, HVAECounterfactual, HVAEModel
+from fcfg.rivals.hvae.model import (
+    HVAEAbduction,
+    HVAECounterfactual,
+    HVAEModel,
+    HVAESetting,
+)
 from fcfg.rivals.hvae.network import HVAE, Inference
-from fcfg.rivals.hvae.setting import HVAESetting
 
 __all__ = [
     "CONFIGS",
