@@ -154,9 +154,9 @@ def _options(version: Annotated[bool, _VERSION] = False) -> None: ...
 def _help(function: Callable[..., Any] | None) -> str:
     r"""Return the docstring of a command, with ``\b`` before indented paragraphs.
 
-    It tells Click to keep their lines.
+    It tells Click to keep their lines. What it says of options is shown with them.
     """
-    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    paragraphs = (inspect.getdoc(function) or "").partition("\n\nOptions:")[0].split("\n\n")
     return "\n\n".join(("\b\n" if "\n " in text else "") + text for text in paragraphs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
     computing=computing_by("device"),
 )
 def bench(
-    asked: dict[str, Any],
-    computing: Computing,
-    model: Model = "",
-    preset: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Network of a training preset, with random weights."),
-    ] = "",
+    asked: dict[str, Any], computing: Computing, model: Model = "", preset: str = ""
 ) -> None:
     """Measure how fast this machine samples, beside baselines.
 
@@ -41,6 +35,9 @@ def bench(
       fcfg bench
       fcfg bench runs/faces --seconds 20
       fcfg bench --preset celeba-hq --images 256 --steps 20
+
+    Options:
+        preset: Network of a training preset, with random weights.
     """
     import torch
 

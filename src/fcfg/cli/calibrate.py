@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from fcfg.cli.computing import Computing, computing_by, load_pipeline
-from fcfg.cli.options import Data, Model, Options, Overwrite, with_options
+from fcfg.cli.options import Model, Options, with_options
 
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
     from fcfg.storage import StoredRecord
 
 _IMAGES = {"cpu": 24, "cuda": 512}  # by default
-_MANY = (
-    "Largest number of images; more make the intervals shorter. By default "
-    f"{_IMAGES['cuda']} on a GPU, {_IMAGES['cpu']} on a CPU."
-)
 _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
 
 
@@ -34,17 +28,10 @@ def calibrate(
     model: Model,
     asked: dict[str, Any],
     computing: Computing,
-    images: Annotated[int | None, typer.Option(metavar="N", help=_MANY)] = None,
-    data: Data = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder of calibration.json: by default that of the model, which then uses it; "
-            "for a shipped model runs/calibrate/NAME.",
-        ),
-    ] = None,
-    overwrite: Overwrite = False,
+    images: int | None = None,
+    data: Path | None = None,
+    out: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Choose the weights of a model's guidance, and make them its default.
 
@@ -59,6 +46,12 @@ def calibrate(
       fcfg calibrate runs/faces --guidance 'cfg:1;anchor=true' --images 1000
       fcfg calibrate runs/faces --sampling 'dpm-2m karras 20' --weights 1,1.5,2,3,5
       fcfg calibrate portraits --images 16 --out mine
+
+    Options:
+        images: Largest number of images; more make the intervals shorter. By default 512 on a GPU,
+            24 on a CPU.
+        out: Folder of calibration.json: by default that of the model, which then uses it; for a
+            shipped model runs/calibrate/NAME.
     """
     from fcfg.calibration import WEIGHTS, choose_images
     from fcfg.calibration import calibrate as run

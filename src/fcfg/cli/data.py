@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fcfg.cli.options import Options, Overwrite, with_options
+from fcfg.cli.options import Options, with_options
 from fcfg.support.files import write_atomically
 from fcfg.support.outputs import Outputs, check_file
 
@@ -46,17 +46,10 @@ def check(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder with metadata.csv and images.")
     ],
-    config: Annotated[
-        Path | None, typer.Option(help="Training configuration with data and attributes.")
-    ] = None,
-    init: Annotated[
-        Path | None, typer.Option(help="Write a first training configuration to this file.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for sheet.png and correlations.png. [DIR/.fcfg-check]"),
-    ] = None,
-    overwrite: Overwrite = False,
+    config: Path | None = None,
+    init: Path | None = None,
+    out: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """List all problems of a folder of images.
 
@@ -65,6 +58,11 @@ def check(
 
     Example:
         fcfg data check faces/ --group person --init faces.yaml
+
+    Options:
+        config: Training configuration with data and attributes.
+        init: Write a first training configuration to this file.
+        out: Folder for sheet.png and correlations.png, by default DIR/.fcfg-check.
     """
     from fcfg.datasets.base import existing_folder
     from fcfg.datasets.check import check_folder

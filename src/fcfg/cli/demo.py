@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from fcfg.cli.computing import Computing, computing_by, load_pipeline
 from fcfg.cli.evaluate import run_and_show
-from fcfg.cli.options import Out, Overwrite, with_options
+from fcfg.cli.options import with_options
 
 _MODEL = "portraits-128"
 
 
 @with_options(computing=computing_by("device"))
 def demo(
-    computing: Computing,
-    full: Annotated[
-        bool,
-        typer.Option(
-            "--full", help="1,000 drawings, all rules, and reversals: for a GPU, or overnight."
-        ),
-    ] = False,
-    out: Out = None,
-    overwrite: Overwrite = False,
+    computing: Computing, full: bool = False, out: Path | None = None, overwrite: bool = False
 ) -> None:
     """Show in minutes what factored guidance is for, on drawn faces.
 
@@ -35,6 +24,9 @@ def demo(
     Examples:
       fcfg demo
       fcfg demo --full --device cuda
+
+    Options:
+        full: 1,000 drawings, all rules, and reversals: for a GPU, or overnight.
     """
     from fcfg.evaluation import Evaluation, choose_subset, find_evaluators, find_experiment
     from fcfg.evaluation.provenance import collect_provenance

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fcfg.cli.computing import Computing, computing_by, load_pipeline
-from fcfg.cli.options import Commit, Data, Model, Options, Out, Overwrite, with_options
+from fcfg.cli.options import Model, Options, with_options
 
 if TYPE_CHECKING:
     from fcfg.diagnosis import Diagnosis
@@ -23,10 +23,10 @@ def diagnose(
     asked: dict[str, Any],
     of: dict[str, Any],
     computing: Computing,
-    out: Out = None,
-    data: Data = None,
-    overwrite: Overwrite = False,
-    commit: Commit = None,
+    out: Path | None = None,
+    data: Path | None = None,
+    overwrite: bool = False,
+    commit: str | None = None,
 ) -> None:
     """Find out which attributes can have guidance weights of their own.
 

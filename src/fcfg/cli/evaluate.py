@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fcfg.cli.computing import Computing, check_sampled, computing_by
-from fcfg.cli.options import Commit, Data, Model, Options, Out, with_options
+from fcfg.cli.options import Model, Options, with_options
 from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,17 +41,12 @@ def evaluate(
             "attributes; a name such as portraits/core; or a YAML file.",
         ),
     ] = "",
-    out: Out = None,
-    data: Data = None,
-    report: Annotated[bool, typer.Option(help="Write the report when all rows are there.")] = True,
-    commit: Commit = None,
-    show: Annotated[
-        bool, typer.Option("--show", help="Print the experiment as YAML and exit.")
-    ] = False,
-    list_all: Annotated[
-        bool,
-        typer.Option("--list", help="List the experiments, or those that fit MODEL, and exit."),
-    ] = False,
+    out: Path | None = None,
+    data: Path | None = None,
+    report: bool = True,
+    commit: str | None = None,
+    show: bool = False,
+    list_: bool = False,
 ) -> None:
     """Evaluate a model on a table of the paper, or on your own sweep, with intervals.
 
@@ -69,13 +64,18 @@ def evaluate(
       fcfg evaluate runs/hvae-portraits portraits/baselines --judge portraits
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
+
+    Options:
+        report: Write the report when all rows are there.
+        show: Print the experiment as YAML and exit.
+        list_: List the experiments, or those that fit MODEL, and exit.
     """
     from fcfg.evaluation.presets import OWN, asks_the_model, experiments, find_experiment
     from fcfg.model import load
     from fcfg.storage import read_outline
     from fcfg.support.config_files import to_yaml
 
-    if list_all:
+    if list_:
         kind, graph = read_outline(model) if model else (None, None)
         for name in experiments(graph, groups=kind is None or kind.traits.groups):
             print(f"{name:24} {find_experiment(name, graph=graph).title}")

@@ -35,14 +35,7 @@ def generate(
             metavar="IMAGE", help="Pictures (PNG, JPEG, DICOM, ...), volumes (NIfTI), or folders."
         ),
     ],
-    do: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=VALUE[,...]",
-            help="Attributes to change: a value (age=40, =-3 for a negative one), a change "
-            "(age=+10, age=-10%, age=*1.5), or smiling=flip. Repeatable.",
-        ),
-    ],
+    do: list[str],
     request: dict[str, Any],
     computing: Computing,
 ) -> None:
@@ -59,6 +52,10 @@ def generate(
       fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=+20 --sampling paper
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:2 --anchor --out cfg2
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
+
+    Options:
+        do: Attributes to change: a value (age=40, =-3 for a negative one), a change (age=+10,
+            age=-10%, age=*1.5), or smiling=flip. Repeatable.
     """
     from fcfg.cli.progress import resumable
     from fcfg.generation import Request, find_pictures, parse_do, prepare, run

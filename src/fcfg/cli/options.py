@@ -2,7 +2,8 @@
 
 An option is a field of a class or an argument of a function of the package: its name, type,
 default and description are those of the source, as in the documentation. The source is read, not
-imported, so that help does not wait for torch.
+imported, so that help does not wait for torch. Options that only a command has are arguments of
+its function, described in the section ``Options:`` of its docstring.
 """
 
 from __future__ import annotations
@@ -12,27 +13,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from inspect import Parameter, Signature, cleandoc, signature
+from inspect import Parameter, Signature, cleandoc, getdoc, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import typer
 
 Model: TypeAlias = Annotated[
     str, typer.Argument(metavar="MODEL", help="Folder of a model, or name of a shipped model.")
-]
-Data: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Folder of the data set, if it has moved since training."),
-]
-Out: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Output folder, by default in runs/COMMAND.")
-]
-Overwrite: TypeAlias = Annotated[
-    bool, typer.Option("--overwrite", help="Replace files of others, or of other options.")
-]
-Commit: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="HASH", help="Commit of the code, if git is not available.")
 ]
 
 _PACKAGE = Path(__file__).parent.parent
@@ -53,6 +41,20 @@ _METAVARS = {
     "inception": "FILE",
     "weights": "W,W,…",
     "against": "MODEL[:SETTING]",
+    "compare": "MODEL",
+    "data": "DIR",
+    "config": "FILE",
+    "init": "FILE",
+    "commit": "HASH",
+    "preset": "NAME",
+    "set_": "A.B=C",
+    "do": "NAME=VALUE[,...]",
+}
+_SHARED = {  # by several commands
+    "data": "folder of the data set, if it has moved since training",
+    "out": "output folder, by default in runs/COMMAND",
+    "overwrite": "replace files of others, or of other options",
+    "commit": "commit of the code, if git is not available",
 }
 _ABOUT = {  # of what has another form in Python
     "sampling": "Solver, grid and number of steps, such as 'heun karras 10'; or default, paper "
@@ -91,15 +93,10 @@ class Options:
         known = declared(self.home)
         for name in self.names.split():
             default = self.defaults.get(name, None if self.changes else known[name].default)
-            about, flag = _ABOUT.get(name, known[name].about), name.replace("_", "-")
-            kind, *others = known[name].kind.split(" | ")
+            about, (kind, *others) = known[name].about, known[name].kind.split(" | ")
             form = Path if "Path" in known[name].kind else _TYPES.get(kind, str)
             is_pair = form is bool and (default is not False or "None" in others)
-            words = f"--{flag}/--no-{flag}" if is_pair else f"--{flag}"
-            metavar = _METAVARS.get(name, _OF_TYPES.get(form))
-            option = typer.Option(words, metavar=metavar, help=about)
-            annotation = Annotated[form | None if default is None else form, option]
-            yield _parameter(name, annotation, default)
+            yield _option(name, form, default, _ABOUT.get(name, about), is_pair)
 
 
 def with_options(**groups: Options) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -110,10 +107,11 @@ def with_options(**groups: Options) -> Callable[[Callable[..., Any]], Callable[.
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         hints = get_type_hints(command, include_extras=True)
+        about = _SHARED | _entries(getdoc(command) or "", "Options")
         found: dict[str, list[Parameter]] = {
             name: list(groups[name].parameters())
             if name in groups
-            else [_parameter(name, hints[name], own.default)]
+            else [_own(name, hints[name], own.default, about.get(name, ""))]
             for name, own in signature(command).parameters.items()
         }
 
@@ -133,6 +131,21 @@ def with_options(**groups: Options) -> Callable[[Callable[..., Any]], Callable[.
     return decorate
 
 
+def _own(name: str, hint: Any, default: object, about: str) -> Parameter:
+    """Return the parameter of an argument of a command, which may say itself what it is."""
+    if hasattr(hint, "__metadata__"):
+        return _parameter(name, hint, default)
+    form = next((part for part in get_args(hint) if default is None), hint)
+    return _option(name, form, default, plain(about), default is True)
+
+
+def _option(name: str, form: Any, default: object, about: str, is_pair: bool) -> Parameter:
+    flag = name.rstrip("_").replace("_", "-")
+    words = f"--{flag}/--no-{flag}" if is_pair else f"--{flag}"
+    option = typer.Option(words, metavar=_METAVARS.get(name, _OF_TYPES.get(form)), help=about)
+    return _parameter(name, Annotated[form | None if default is None else form, option], default)
+
+
 def _parameter(name: str, annotation: object, default: object) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
@@ -148,12 +161,17 @@ def declared(home: str) -> dict[str, Declared]:
 
 def _arguments(node: ast.FunctionDef) -> Iterator[tuple[str, Declared]]:
     """Yield the arguments of a function, as the section ``Args:`` of its docstring says."""
-    _, _, section = (ast.get_docstring(node) or "").partition("Args:\n")
-    about = dict(re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE))
+    about = _entries(ast.get_docstring(node) or "", "Args")
     own, known = node.args.args, node.args.defaults
     defaults = [*[None] * (len(own) - len(known)), *known, *node.args.kw_defaults]
     for each, default in zip([*own, *node.args.kwonlyargs], defaults, strict=True):
         yield each.arg, Declared.of(each.annotation, default, about.get(each.arg, ""))
+
+
+def _entries(doc: str, head: str) -> dict[str, str]:
+    """Return the entries of a section of a docstring, by name."""
+    _, _, section = doc.partition(f"{head}:\n")
+    return dict(re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE))
 
 
 def _fields(node: ast.ClassDef, text: str) -> Iterator[tuple[str, Declared]]:

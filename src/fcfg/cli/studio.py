@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from fcfg.cli.computing import Computing, computing_by
-from fcfg.cli.options import Model, Options, Overwrite, with_options
+from fcfg.cli.options import Model, Options, with_options
 from fcfg.support.errors import optional
 
 
@@ -20,21 +18,10 @@ def studio(
     place: dict[str, Any],
     computing: Computing,
     model: Model = "portraits-128",
-    compare: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODEL", help="Another model of the same attributes. Repeatable."),
-    ] = None,
-    open_page: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
-    ] = True,
-    export: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Write a page with answers computed beforehand, which needs no server, and end.",
-        ),
-    ] = None,
-    overwrite: Overwrite = False,
+    compare: list[str] | None = None,
+    open_: bool = True,
+    export: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Open a page on which you ask what-ifs about pictures.
 
@@ -46,6 +33,11 @@ def studio(
       fcfg studio runs/faces --compare runs/faces-long
       fcfg studio portraits-causal --port 0 --no-open
       fcfg studio portraits-128 --export gallery
+
+    Options:
+        compare: Another model of the same attributes. Repeatable.
+        open_: Open the page in the browser.
+        export: Write a page with answers computed beforehand, which needs no server, and end.
     """
     for package in ("starlette", "uvicorn"):
         optional(package, "studio", "app")
@@ -81,7 +73,7 @@ def studio(
             by = f"{target}, {threads} threads" if target == "cpu" else target
             print(f"Studio of {', '.join(m.name for m in models)} on {by}: {address}")
             print("Ctrl-C ends it.", flush=True)
-            if open_page:
+            if open_:
                 webbrowser.open(address)
 
         server_of(Studio(models, rule, ready)).run(sockets=[opened])

@@ -22,16 +22,9 @@ def train(
     ],
     of: dict[str, Any],
     asked: dict[str, Any],
-    out: Annotated[
-        Path | None, typer.Option(help="Pipeline folder; runs/NAME by default.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=C", help="Change one value; can be repeated."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the configuration and its cost, and stop.")
-    ] = False,
+    out: Path | None = None,
+    set_: list[str] | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Train a pipeline, or resume where an earlier run of the same command stopped.
 
@@ -48,6 +41,11 @@ def train(
       fcfg train faces.yaml --out runs/faces
       fcfg train celeba-hq --data /data/CelebAMask-HQ --set model.batch=64
       torchrun --nproc_per_node 4 -m fcfg train celeba-hq --data /data/CelebAMask-HQ
+
+    Options:
+        out: Pipeline folder; runs/NAME by default.
+        set_: Change one value; can be repeated.
+        dry_run: Print the configuration and its cost, and stop.
     """
     from fcfg.training import read_config
 
