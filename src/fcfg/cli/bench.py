@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from fcfg.cli.computing import Computing, as_pipeline, computing_by, load_pipeline
-from fcfg.cli.options import Model, Options, with_options
+from fcfg.cli.options import Given, options_of, with_options
 from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from fcfg.pipeline.counterfactual import CounterfactualPipeline
 
 
-@with_options(
-    asked=Options("bench.bench.plan", "seconds images steps compile"),
-    computing=computing_by("device"),
-)
+@with_options
 def bench(
-    asked: dict[str, Any], computing: Computing, model: Model = "", preset: str = ""
+    model: str = "",
+    /,
+    *,
+    asked: Given = options_of("bench.bench.plan", "seconds images steps compile"),
+    computing: Computing = computing_by("device"),
+    preset: str = "",
 ) -> None:
     """Measure how fast this machine samples, beside baselines.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fcfg.cli.computing import Computing, computing_by, load_pipeline
-from fcfg.cli.options import Model, Options, with_options
+from fcfg.cli.options import Given, options_of, with_options
 
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
@@ -16,18 +16,17 @@ _IMAGES = {"cpu": 24, "cuda": 512}  # by default
 _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
 
 
-@with_options(
-    asked=Options(
+@with_options
+def calibrate(
+    model: str,
+    /,
+    *,
+    asked: Given = options_of(
         "calibration.run.calibrate",
         "guidance sampling weights at_least_real accept seed cache",
         defaults={"cache": Path("runs/calibrations")},
     ),
-    computing=computing_by("batch_size precision device"),
-)
-def calibrate(
-    model: Model,
-    asked: dict[str, Any],
-    computing: Computing,
+    computing: Computing = computing_by("batch_size precision device"),
     images: int | None = None,
     data: Path | None = None,
     out: Path | None = None,

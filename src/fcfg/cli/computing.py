@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fcfg.cli.options import Options
+from fcfg.cli.options import options_of
 from fcfg.support.errors import InputError, check_among, check_integer, together
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ class Computing:
         return check_integer("--batch-size", number, 1, 10**9, do="or 'auto', as much as fits")
 
 
-def computing_by(names: str) -> Options:
+def computing_by(names: str) -> Any:
     """Return options of which a command gets a :class:`Computing`."""
-    return Options("cli.computing.Computing", names, make=Computing)
+    return options_of("cli.computing.Computing", names, make=Computing)
 
 
 def _from_environment(name: str, default: str) -> int:

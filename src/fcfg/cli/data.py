@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fcfg.cli.options import Options, with_options
+from fcfg.cli.options import Given, options_of, with_options
 from fcfg.support.files import write_atomically
 from fcfg.support.outputs import Outputs, check_file
 
@@ -40,12 +40,12 @@ def _group() -> None:
 
 
 @data.command("check")
-@with_options(given=Options("datasets.folder.FolderData", "group split missing", changes=True))
+@with_options
 def check(
-    given: dict[str, Any],
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder with metadata.csv and images.")
-    ],
+    folder: Path,
+    /,
+    *,
+    given: Given = options_of("datasets.folder.FolderData", "group split missing", changes=True),
     config: Path | None = None,
     init: Path | None = None,
     out: Path | None = None,
@@ -60,6 +60,7 @@ def check(
         fcfg data check faces/ --group person --init faces.yaml
 
     Options:
+        folder: Folder with metadata.csv and images.
         config: Training configuration with data and attributes.
         init: Write a first training configuration to this file.
         out: Folder for sheet.png and correlations.png, by default DIR/.fcfg-check.
@@ -94,10 +95,9 @@ def check(
 
 
 @data.command("example")
-@with_options(asked=Options("datasets.shapes.write_shapes", "count seed"))
+@with_options
 def example(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write.")],
-    asked: dict[str, Any],
+    folder: Path, /, *, asked: Given = options_of("datasets.shapes.write_shapes", "count seed")
 ) -> None:
     """Draw a folder of grey shapes as an example for the other commands.
 
@@ -106,6 +106,9 @@ def example(
 
     Example:
         fcfg data example shapes
+
+    Options:
+        folder: Folder to write.
     """
     from fcfg.datasets.shapes import write_shapes
 

@@ -11,9 +11,13 @@ from fcfg.cli.options import with_options
 _MODEL = "portraits-128"
 
 
-@with_options(computing=computing_by("device"))
+@with_options
 def demo(
-    computing: Computing, full: bool = False, out: Path | None = None, overwrite: bool = False
+    *,
+    computing: Computing = computing_by("device"),
+    full: bool = False,
+    out: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Show in minutes what factored guidance is for, on drawn faces.
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fcfg.cli.computing import Computing, computing_by, load_pipeline
-from fcfg.cli.options import Model, Options, with_options
+from fcfg.cli.options import Given, options_of, with_options
 
 if TYPE_CHECKING:
     from fcfg.diagnosis import Diagnosis
 
 
-@with_options(
-    asked=Options("diagnosis.diagnosis.diagnose", "noised threshold seed"),
-    of=Options("evaluation.experiment.Experiment", "images", defaults={"images": 500}),
-    computing=computing_by("batch_size device"),
-)
+@with_options
 def diagnose(
-    model: Model,
-    asked: dict[str, Any],
-    of: dict[str, Any],
-    computing: Computing,
+    model: str,
+    /,
+    *,
+    asked: Given = options_of("diagnosis.diagnosis.diagnose", "noised threshold seed"),
+    of: Given = options_of("evaluation.experiment.Experiment", "images", defaults={"images": 500}),
+    computing: Computing = computing_by("batch_size device"),
     out: Path | None = None,
     data: Path | None = None,
     overwrite: bool = False,

@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from fcfg.cli.computing import Computing, check_sampled, computing_by
-from fcfg.cli.options import Model, Options, with_options
+from fcfg.cli.options import Given, options_of, with_options
 from fcfg.support.errors import InputError
 
 if TYPE_CHECKING:
     from fcfg.evaluation.evaluation import Evaluation
 
 
-@with_options(
-    changes=Options(
+@with_options
+def evaluate(
+    model: str = "",
+    experiment: str = "",
+    /,
+    *,
+    changes: Given = options_of(
         "evaluation.experiment.Experiment",
         "images seed reverse cycles sampling anchor",
         changes=True,
     ),
-    by=Options("evaluation.measurements.find_evaluators", "lpips inception judge"),
-    kept=Options(
+    by: Given = options_of("evaluation.measurements.find_evaluators", "lpips inception judge"),
+    kept: Given = options_of(
         "evaluation.evaluation.Evaluation", "cache", defaults={"cache": Path("runs/abductions")}
     ),
-    computing=computing_by("batch_size precision compile device shard"),
-)
-def evaluate(
-    changes: dict[str, Any],
-    by: dict[str, Any],
-    kept: dict[str, Any],
-    computing: Computing,
-    model: Model = "",
-    experiment: Annotated[
-        str,
-        typer.Argument(
-            metavar="EXPERIMENT",
-            help="Name of an experiment (see --list): a kind such as core, built from the model's "
-            "attributes; a name such as portraits/core; or a YAML file.",
-        ),
-    ] = "",
+    computing: Computing = computing_by("batch_size precision compile device shard"),
     out: Path | None = None,
     data: Path | None = None,
     report: bool = True,
@@ -66,6 +54,8 @@ def evaluate(
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
 
     Options:
+        experiment: Name of an experiment (see --list): a kind such as core, built from the model's
+            attributes; a name such as portraits/core; or a YAML file.
         report: Write the report when all rows are there.
         show: Print the experiment as YAML and exit.
         list_: List the experiments, or those that fit MODEL, and exit.

@@ -6,12 +6,10 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING
 
 from fcfg.cli.computing import Computing, check_sampled, computing_by
-from fcfg.cli.options import Model, Options, with_options
+from fcfg.cli.options import Given, options_of, with_options
 from fcfg.support.errors import together
 
 if TYPE_CHECKING:  # torch is not needed for help
@@ -20,24 +18,18 @@ if TYPE_CHECKING:  # torch is not needed for help
 _SHOWN, _DOUBTED = 20, 5  # rows of the table, answers named below it; the record has all
 
 
-@with_options(
-    request=Options(
+@with_options
+def generate(
+    model: str,
+    images: list[Path],
+    /,
+    *,
+    do: list[str],
+    request: Given = options_of(
         "generation.request.Request",
         "attributes guidance anchor sampling seed out reverse trust overwrite",
     ),
-    computing=computing_by("batch_size precision compile device shard"),
-)
-def generate(
-    model: Model,
-    images: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="IMAGE", help="Pictures (PNG, JPEG, DICOM, ...), volumes (NIfTI), or folders."
-        ),
-    ],
-    do: list[str],
-    request: dict[str, Any],
-    computing: Computing,
+    computing: Computing = computing_by("batch_size precision compile device shard"),
 ) -> None:
     """Make counterfactuals of pictures: what if an attribute had been different?
 
@@ -54,6 +46,7 @@ def generate(
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
 
     Options:
+        images: Pictures (PNG, JPEG, DICOM, ...), volumes (NIfTI), or folders.
         do: Attributes to change: a value (age=40, =-3 for a negative one), a change (age=+10,
             age=-10%, age=*1.5), or smiling=flip. Repeatable.
     """

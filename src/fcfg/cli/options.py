@@ -19,9 +19,8 @@ from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import typer
 
-Model: TypeAlias = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Folder of a model, or name of a shipped model.")
-]
+#: Values of options, by name.
+Given: TypeAlias = dict[str, Any]
 
 _PACKAGE = Path(__file__).parent.parent
 _TYPES = {"bool": bool, "int": int, "float": float}
@@ -50,7 +49,9 @@ _METAVARS = {
     "set_": "A.B=C",
     "do": "NAME=VALUE[,...]",
 }
+_PLACED = {"images": "IMAGE", "results": "DIR", "folder": "DIR", "source": "PRESET_OR_YAML"}
 _SHARED = {  # by several commands
+    "model": "folder of a model, or name of a shipped model",
     "data": "folder of the data set, if it has moved since training",
     "out": "output folder, by default in runs/COMMAND",
     "overwrite": "replace files of others, or of other options",
@@ -99,44 +100,50 @@ class Options:
             yield _option(name, form, default, _ABOUT.get(name, about), is_pair)
 
 
-def with_options(**groups: Options) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Replace arguments of a command by options, whose values it gets under the same names.
+def options_of(home: str, names: str, **how: Any) -> Any:
+    """Return options that stand for an argument of a command, as its default."""
+    return Options(home, names, **how)
 
-    A value that is None is left out, so that its default is that of the class or function.
+
+def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn the arguments of a function into those of a command, and its options.
+
+    What stands before ``/`` are arguments. One whose default is :func:`options_of` gets the values
+    of these options; a value that is None is left out, so that its default is that of the class or
+    function.
     """
+    hints, own = get_type_hints(command), signature(command).parameters
+    about = _SHARED | _entries(getdoc(command) or "", "Options")
+    found: dict[str, list[Parameter]] = {
+        name: list(each.default.parameters())
+        if isinstance(each.default, Options)
+        else [_own(each, hints[name], plain(about[name]))]
+        for name, each in own.items()
+    }
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        hints = get_type_hints(command, include_extras=True)
-        about = _SHARED | _entries(getdoc(command) or "", "Options")
-        found: dict[str, list[Parameter]] = {
-            name: list(groups[name].parameters())
-            if name in groups
-            else [_own(name, hints[name], own.default, about.get(name, ""))]
-            for name, own in signature(command).parameters.items()
-        }
-
-        @wraps(command)
-        def run(**values: Any) -> Any:
-            for name in groups:
-                given = {each.name: values.pop(each.name) for each in found[name]}
+    @wraps(command)
+    def run(**values: Any) -> Any:
+        for name, each in own.items():
+            if isinstance(each.default, Options):
+                given = {part.name: values.pop(part.name) for part in found[name]}
                 given = {key: value for key, value in given.items() if value is not None}
-                values[name] = groups[name].make(**given)
-            return command(**values)
+                values[name] = each.default.make(**given)
+        placed = [name for name, each in own.items() if each.kind is Parameter.POSITIONAL_ONLY]
+        return command(*(values.pop(name) for name in placed), **values)
 
-        parameters = [each for several in found.values() for each in several]
-        run.__dict__["__signature__"] = Signature(parameters)
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        return run
-
-    return decorate
+    parameters = [each for several in found.values() for each in several]
+    run.__dict__["__signature__"] = Signature(parameters)
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
-def _own(name: str, hint: Any, default: object, about: str) -> Parameter:
-    """Return the parameter of an argument of a command, which may say itself what it is."""
-    if hasattr(hint, "__metadata__"):
-        return _parameter(name, hint, default)
-    form = next((part for part in get_args(hint) if default is None), hint)
-    return _option(name, form, default, plain(about), default is True)
+def _own(own: Parameter, hint: Any, about: str) -> Parameter:
+    """Return the parameter that stands for an argument of a function itself."""
+    if own.kind is Parameter.POSITIONAL_ONLY:
+        argument = typer.Argument(metavar=_PLACED.get(own.name, own.name.upper()), help=about)
+        return _parameter(own.name, Annotated[hint, argument], own.default)
+    form = next((part for part in get_args(hint) if own.default is None), hint)
+    return _option(own.name, form, own.default, about, own.default is True)
 
 
 def _option(name: str, form: Any, default: object, about: str, is_pair: bool) -> Parameter:

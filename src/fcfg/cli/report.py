@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
 
-import typer
-
-from fcfg.cli.options import Options, with_options
+from fcfg.cli.options import Given, options_of, with_options
 
 
-@with_options(
-    asked=Options("reports.comparison.compare", "against"),
-    written=Options("reports.page.write_report", "out overwrite"),
-)
+@with_options
 def report(
-    results: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="DIR",
-            help="Folders that 'fcfg evaluate' wrote, or result files (*.jsonl, *.jsonl.gz); "
-            "several are compared.",
-        ),
-    ],
-    asked: dict[str, Any],
-    written: dict[str, Any],
+    results: list[Path],
+    /,
+    *,
+    asked: Given = options_of("reports.comparison.compare", "against"),
+    written: Given = options_of("reports.page.write_report", "out overwrite"),
 ) -> None:
     """Write a report of an evaluation, or compare several: a page, figures and tables.
 
@@ -36,6 +25,10 @@ def report(
       fcfg report runs/core
       fcfg report runs/portraits.jsonl.gz --out report
       fcfg report runs/ours runs/hvae --against ours:cfg:3.0
+
+    Options:
+        results: Folders that 'fcfg evaluate' wrote, or result files (*.jsonl, *.jsonl.gz); several
+            are compared.
     """
     from fcfg.cli.tables import print_overview
     from fcfg.reports import compare, write_report

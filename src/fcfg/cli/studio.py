@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from fcfg.cli.computing import Computing, computing_by
-from fcfg.cli.options import Model, Options, with_options
+from fcfg.cli.options import Given, options_of, with_options
 from fcfg.support.errors import optional
 
 
-@with_options(
-    place=Options("studio.server.Place", "host port token"),
-    computing=computing_by("device precision"),
-)
+@with_options
 def studio(
-    place: dict[str, Any],
-    computing: Computing,
-    model: Model = "portraits-128",
+    model: str = "portraits-128",
+    /,
+    *,
+    place: Given = options_of("studio.server.Place", "host port token"),
+    computing: Computing = computing_by("device precision"),
     compare: list[str] | None = None,
     open_: bool = True,
     export: Path | None = None,

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
-from fcfg.cli.options import Options, with_options
+from fcfg.cli.options import Given, options_of, with_options
 
 
-@with_options(
-    of=Options("training.config.read_config", "data"),
-    asked=Options("training.run.train", "part skip_bad"),
-)
+@with_options
 def train(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="PRESET_OR_YAML", help="Name of a preset, or path of a YAML file."),
-    ],
-    of: dict[str, Any],
-    asked: dict[str, Any],
+    source: str,
+    /,
+    *,
+    of: Given = options_of("training.config.read_config", "data"),
+    asked: Given = options_of("training.run.train", "part skip_bad"),
     out: Path | None = None,
     set_: list[str] | None = None,
     dry_run: bool = False,
@@ -43,6 +38,7 @@ def train(
       torchrun --nproc_per_node 4 -m fcfg train celeba-hq --data /data/CelebAMask-HQ
 
     Options:
+        source: Name of a preset, or path of a YAML file.
         out: Pipeline folder; runs/NAME by default.
         set_: Change one value; can be repeated.
         dry_run: Print the configuration and its cost, and stop.
