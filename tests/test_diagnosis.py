@@ -21,7 +21,7 @@ from evaluations import tiny_model
 from fcfg import CounterfactualPipeline, NoiseSchedule
 from fcfg.cli import main
 from fcfg.diagnosis import Association, Diagnosis, diagnose, diagnosis_page
-from fcfg.diagnosis.entanglement import measure_associations
+from fcfg.diagnosis.diagnosis import measure_associations
 from fcfg.diagnosis.pushes import measure_gaps
 from fcfg.metrics import Bootstrap, Estimate, mean
 from fcfg.reports.rule_styles import TINTS

@@ -1,7 +1,6 @@
 """Diagnosis of a model: do the groups of its attributes act independently (``fcfg diagnose``)?"""
 
-from fcfg.diagnosis.diagnosis import THRESHOLD, Diagnosis, diagnose
-from fcfg.diagnosis.entanglement import Association
+from fcfg.diagnosis.diagnosis import THRESHOLD, Association, Diagnosis, diagnose
 from fcfg.diagnosis.page import diagnosis_page
 from fcfg.diagnosis.pushes import Gap
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import networkx as nx
 import numpy as np
+from jaxtyping import Float
+from torch import Tensor, nn
 
+from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.causal.graph import Partition
-from fcfg.diagnosis.entanglement import Associations, measure_associations
 from fcfg.diagnosis.pushes import Gap, Groups, measure_gain, measure_gaps
-from fcfg.metrics import Estimate
+from fcfg.judge import AttributeJudge
+from fcfg.metrics import Bootstrap, Estimate, correlation
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.reports.wording import interval, listed, named, number
 from fcfg.sampling.grids import time_grid
@@ -29,6 +32,17 @@ THRESHOLD = 0.2
 _NOTABLE, _SHOWN = 0.2, 6  # smallest correlation in the verdict, and how many of them
 _FEWEST = 30  # images whose correlations are worth a sentence
 _PASS = 0.75  # share of what is left of the progress that one pass takes
+
+
+class Association(NamedTuple):
+    """Correlation of a variable with another one, and with the judge's score of the other one."""
+
+    data: Estimate
+    reading: Estimate | None  #: None without a judge
+
+
+#: By pair of variables; those of one attribute, and constant ones, have no association.
+Associations: TypeAlias = dict[tuple[str, str], Association]
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,6 +256,37 @@ def diagnose(
         threshold=threshold,
         trained_on_parts=None if parts[0] is None else any(parts),
     )
+
+
+def measure_associations(
+    space: AttributeSpace,
+    attributes: Table,
+    images: Float[Tensor, "image channel *size"],
+    judge: nn.Module | None,
+) -> Associations:
+    """Correlate the attributes of real images with each other and with what a judge reads.
+
+    A categorical attribute counts as one variable for each level, such as 'hair: grey'.
+    """
+    bootstrap = Bootstrap(len(images))
+    variables = [(number, attribute.name) for attribute in space for number in attribute.numbers]
+    values = space.encode(attributes).astype(np.float64)
+    scores = None
+    if isinstance(judge, AttributeJudge):
+        read = judge.read(images).scores
+        scores = np.concatenate([read[n].reshape(len(images), -1) for n in space.names], axis=1)
+    found: Associations = {}
+    for i, (a, owner) in enumerate(variables):
+        for j, (b, other) in enumerate(variables):
+            data, reading = (
+                None
+                if table is None
+                else correlation(table[:, j], values[:, i], bootstrap, ranked=False)
+                for table in (values, scores)
+            )
+            if owner != other and data is not None:
+                found[a, b] = Association(data, reading)
+    return found
 
 
 def candidates(

@@ -151,13 +151,8 @@ class AbstractCounterfactual(ABC):
         """Show the first images in a notebook."""
         if self.images.shape[1] not in (1, 3):
             return None
-        rows = {"factual": self.factual_images, "counterfactual": self.images}
+        rows = {"factual": self.abduction.images, "counterfactual": self.images}
         return figure(rows, repr(self))
-
-    @property
-    def factual_images(self) -> Float[Tensor, "batch channel *size"]:
-        """Factual images."""
-        return self.abduction.images
 
     @property
     @abstractmethod

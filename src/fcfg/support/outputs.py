@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from fcfg.support.errors import InputError, listed
 from fcfg.support.files import write_atomically
@@ -31,8 +31,7 @@ class _Entry(BaseModel, frozen=True):
     digests: tuple[str, ...]
 
 
-class _List(BaseModel, frozen=True):
-    files: dict[str, _Entry] = {}
+_FILES = TypeAdapter(dict[str, _Entry])
 
 
 @dataclass(frozen=True)
@@ -82,13 +81,12 @@ class Outputs:
     def _read_list(self) -> dict[str, _Entry]:
         """Return entries by file name; none if the list is missing or not one of ours."""
         try:
-            return _List.model_validate_json((self.folder / LIST).read_bytes()).files
+            return _FILES.validate_json((self.folder / LIST).read_bytes())
         except (OSError, ValueError):
             return {}
 
     def _write_list(self, entries: dict[str, _Entry]) -> None:
-        text = _List(files=entries).model_dump_json(indent=1)
-        write_atomically(self.folder / LIST, text.encode())
+        write_atomically(self.folder / LIST, _FILES.dump_json(entries, indent=1))
 
 
 def already_there(folder: Path, names: list[str]) -> InputError:

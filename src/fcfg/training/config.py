@@ -105,13 +105,15 @@ class TrainingConfig(Section):
         return "scm", *self.networks
 
     def identity(self) -> dict[str, Any]:
-        """Return what must stay the same when a run is resumed, as a.b.c to its value."""
-        values = _flat(self.model_dump(mode="json", exclude={"name", "promise", "run"}))
-        may_change = {"data.path", "data.cache"}
-        may_change |= {
-            f"{p.key}.{n}" for p in self.networks.values() for n in p.settings.may_change
-        }
-        return {key: value for key, value in values.items() if key not in may_change}
+        """Return what must stay the same when a run is resumed."""
+        may_change: dict[str, Any] = dict.fromkeys(("name", "promise", "run"), True)
+        may_change["data"] = {"path", "cache"}
+        for part in self.networks.values():
+            section = may_change
+            for key in part.key.split("."):
+                section = section.setdefault(key, {})
+            section |= dict.fromkeys(part.settings.may_change, True)
+        return self.model_dump(mode="json", exclude=may_change)
 
     def with_data(self, path: Path) -> TrainingConfig:
         """Return the same configuration for data in another folder."""
@@ -215,15 +217,3 @@ def _override(values: dict[str, Any], override: str) -> None:
     rival = {"steps": "epochs", "epochs": "steps"}.get(name)
     if sections == ["model"] and rival:  # one of the two replaces the other
         section.pop(rival, None)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested keys to a.b.c, without keys whose value is None."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{name}.")
-        elif value is not None:
-            flat[name] = value
-    return flat
