@@ -27,7 +27,7 @@ from fcfg.pipeline.plans import DEFAULT_GUIDANCE, chosen_sampling
 from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike
 from fcfg.support.errors import InputError, check_integer, check_is
 from fcfg.support.hashing import stream_seed
-from fcfg.support.images import ImagesLike, image_keys, read_images
+from fcfg.support.images import ImagesLike, image_keys
 from fcfg.support.progress import OnProgress
 from fcfg.support.tables import TableLike
 
@@ -105,7 +105,7 @@ def calibrate(
     check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
     chosen = chosen_sampling(sampling, None, guidance.anchor, guidance.drawn_noise)
     rule, grid = checked_search(guidance, chosen, weights, space)
-    x = read_images(images, channels=pipeline.denoiser.channels, size=pipeline.denoiser.size)
+    x = pipeline.read_images(images)
     table, keys = space.parse(attributes, len(x)), image_keys(x)
     asked = check_integer("count", len(x) if count is None else count, 2, len(x), do=_MORE)
     raises = asked >= RAISING if at_least_real is None else at_least_real

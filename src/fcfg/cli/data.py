@@ -65,6 +65,7 @@ def check(
         init: Write a first training configuration to this file.
         out: Folder for sheet.png and correlations.png, by default DIR/.fcfg-check.
     """
+    from fcfg.cli.progress import ProgressReporter
     from fcfg.datasets.base import existing_folder
     from fcfg.datasets.check import check_folder
 
@@ -77,12 +78,8 @@ def check(
     outputs.check(_PICTURES)
     options, space = _options(config, given)
     console = Console(highlight=False, soft_wrap=True)
-    with Console(stderr=True).status("reading images") as status:
-
-        def show(what: str, done: int, total: int) -> None:
-            status.update(f"{what}: {done} of {total}")
-
-        report = check_folder(folder, options, space, show)
+    with ProgressReporter() as reporter:
+        report = check_folder(folder, options, space, reporter.progress)
     _print(report, console)
     _write_pictures(report, outputs, console)
     if init is not None and report.space is not None:

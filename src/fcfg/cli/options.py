@@ -129,7 +129,8 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 given = {key: value for key, value in given.items() if value is not None}
                 values[name] = each.default.make(**given)
         placed = [name for name, each in own.items() if each.kind is Parameter.POSITIONAL_ONLY]
-        return command(*(values.pop(name) for name in placed), **values)
+        arguments = [values.pop(name) for name in placed]
+        return command(*arguments, **values)
 
     parameters = [each for several in found.values() for each in several]
     run.__dict__["__signature__"] = Signature(parameters)

@@ -22,7 +22,7 @@ from fcfg.reports.wording import interval, listed, named, number
 from fcfg.sampling.grids import time_grid
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.hashing import LARGEST_SEED
-from fcfg.support.images import ImagesLike, read_images
+from fcfg.support.images import ImagesLike
 from fcfg.support.progress import OnProgress
 from fcfg.support.tables import TableLike
 
@@ -201,13 +201,7 @@ def diagnose(
     check_integer("noised", noised, 1, 10**7, do="64 is the default")
     check_integer("times", times, 2, denoiser.schedule.steps - silent, do="10 is the default")
     check_integer("seed", seed, 0, LARGEST_SEED, do="0 is the default")
-    x = read_images(
-        images,
-        channels=denoiser.channels,
-        stride=denoiser.stride,
-        size=denoiser.size,
-        dimensions=denoiser.dimensions,
-    )
+    x = pipeline.read_images(images)
     table = pipeline.space.parse(attributes, len(x))
     rows = np.arange(min(noised, len(x))) * len(x) // min(noised, len(x))
     chosen = x[rows], {name: column[rows] for name, column in table.items()}

@@ -1,6 +1,5 @@
 """Counterfactuals of picture files, in a folder: the library behind ``fcfg generate``."""
 
-from fcfg.causal.intervention import flip
 from fcfg.generation.comparison import compare
 from fcfg.generation.parsing import Factual, find_attributes, parse_do
 from fcfg.generation.picture_files import (
@@ -14,8 +13,6 @@ from fcfg.generation.record import finished_before
 from fcfg.generation.request import PreparedRequest, Request
 from fcfg.generation.results import Result
 from fcfg.generation.run import generate, prepare, run
-from fcfg.model import model_pixels
-from fcfg.sheet import difference_map, difference_scale
 
 __all__ = [
     "Factual",
@@ -25,14 +22,10 @@ __all__ = [
     "Result",
     "SamplePictures",
     "compare",
-    "difference_map",
-    "difference_scale",
     "find_attributes",
     "find_pictures",
     "finished_before",
-    "flip",
     "generate",
-    "model_pixels",
     "parse_do",
     "prepare",
     "read_files",

@@ -32,7 +32,7 @@ from fcfg.sampling import OnStep, SamplingLike
 from fcfg.sheet import figure
 from fcfg.storage import Storage, load_model, save_model
 from fcfg.support.errors import InputError, check_batch_size, check_is
-from fcfg.support.images import ImagesLike, read_images
+from fcfg.support.images import ImagesLike
 from fcfg.support.pictures import SUFFIXES
 from fcfg.support.progress import steps_shown
 from fcfg.support.tables import TableLike
@@ -236,7 +236,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
         if not paths or self.size is None or self.channels not in (1, 3):
             return None
         fit = model_pixels(self)
-        return figure({"samples": read_images(paths, channels=self.channels, fit=fit)}, repr(self))
+        return figure({"samples": self.read_images(paths, fit=fit)}, repr(self))
 
 
 AnyModel: TypeAlias = CounterfactualModel[Any, Any, Any]

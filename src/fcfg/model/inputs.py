@@ -17,7 +17,7 @@ from fcfg.model.answers import Factual, Work, check_do
 from fcfg.model.parts import AbstractModel
 from fcfg.storage import find_setting
 from fcfg.support.errors import InputError, check_among, short, together
-from fcfg.support.images import ImagesLike, image_keys, read_images
+from fcfg.support.images import ImagesLike, image_keys
 from fcfg.support.pictures import Fit, Intensity, Pixels
 from fcfg.support.tables import TableLike, check_lengths
 from fcfg.support.volumes import Voxels
@@ -55,14 +55,9 @@ def read_factual(
 ) -> tuple[Factual, Work]:
     """Read images and attributes that fit a model, and each other; give the other options back."""
     fit = model_pixels(model) if resize else None
-    free = any_size and model.traits.any_size
-    shape = {
-        "channels": model.channels,
-        "stride": model.stride,
-        "dimensions": model.dimensions,
-    }
+    size = None if any_size and model.traits.any_size else model.size
     x, table, _ = together(
-        lambda: read_images(images, **shape, size=None if free else model.size, fit=fit),
+        lambda: model.read_images(images, size=size, fit=fit),
         lambda: None if isinstance(attributes, str) else model.space.parse(attributes),
         lambda: check_do(model.space, {} if do is None else do),
     )

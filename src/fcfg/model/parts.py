@@ -11,7 +11,8 @@ from types import NoneType
 from typing import Any, ClassVar, Self, Unpack
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.causal.graph import CausalGraph
@@ -23,7 +24,7 @@ from fcfg.model.thresholds import Thresholds
 from fcfg.storage import Storage, load_model, read_words, save_model
 from fcfg.storage.hub import CARD, HubName
 from fcfg.support.errors import InputError, check_is
-from fcfg.support.images import ImagesLike, pixel_range_is_known
+from fcfg.support.images import ImagesLike, pixel_range_is_known, read_images
 
 
 class AbstractModel(ABC):
@@ -88,6 +89,12 @@ class AbstractModel(ABC):
         if self.thresholds is None or plan.sampling is None:
             return {}
         return self.thresholds.limits_for(targets, plan.setting, plan.sampling)
+
+    def read_images(self, images: ImagesLike, **options: Any) -> Float[Tensor, "image channel *_"]:
+        """Return images as a tensor; by default they must have the size of the training images."""
+        shape = {"channels": self.channels, "stride": self.stride, "dimensions": self.dimensions}
+        wanted: dict[str, Any] = {"size": self.size, **shape, **options}
+        return read_images(images, **wanted)
 
     def read(self, images: ImagesLike) -> Reading | None:
         """Read the attributes of images by the judge, as in :meth:`abduct`; None without one."""

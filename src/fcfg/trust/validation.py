@@ -22,7 +22,7 @@ from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import chosen_sampling
 from fcfg.sampling import SamplingLike
 from fcfg.support.errors import InputError, check_integer, quoted
-from fcfg.support.images import ImagesLike, image_keys, read_images
+from fcfg.support.images import ImagesLike, image_keys
 from fcfg.support.progress import OnProgress
 from fcfg.support.tables import TableLike
 from fcfg.trust.signals import loss_signals, measure_trust, read_of, surprise
@@ -77,7 +77,7 @@ def trust_thresholds(
         on_progress: Callback invoked with the share that is done.
     """
     denoiser, space = pipeline.denoiser, pipeline.space
-    x = read_images(images, channels=denoiser.channels, size=denoiser.size)
+    x = pipeline.read_images(images)
     check_integer("images", len(x), 2, 10**9, do="256 are enough")
     table = space.parse(attributes, len(x))
     used = {
