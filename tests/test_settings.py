@@ -87,8 +87,12 @@ def test_steps_in_epochs_follow_from_the_number_of_images(tmp_path: Path) -> Non
     (tmp_path / "metadata.csv").write_text("\n".join(["file_name,smiling,male,young", *rows]))
     for i in range(20):
         (tmp_path / f"{i}.png").touch()  # labels are enough
-    assert describe(nowhere.with_data(tmp_path)).images == 16
-    refused("data", "a folder that exists").by(describe, nowhere.with_data(tmp_path / "missing"))
+    there, missing = (
+        nowhere.model_copy(update={"data": nowhere.data.at(path)})
+        for path in (tmp_path, tmp_path / "missing")
+    )
+    assert describe(there).images == 16
+    refused("data", "a folder that exists").by(describe, missing)
 
 
 def test_overrides_are_yaml_and_paths_start_at_the_folder_of_their_file(tmp_path: Path) -> None:

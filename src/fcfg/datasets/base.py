@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from jaxtyping import Shaped
@@ -136,6 +136,11 @@ class AbstractData(BaseModel, ABC, frozen=True, extra="forbid"):
     is_drawn: ClassVar[bool] = False  #: whether the images follow from the options
 
     format: str  #: name of the data set
+
+    def at(self, folder: Path) -> Self:
+        """Return the options of the same data in another folder; refuse it for drawn ones."""
+        expected, do = f"none, since '{self.format}' is drawn", "leave it out"
+        raise InputError("--data", expected=expected, got=folder, do=do)
 
     @abstractmethod
     def load(

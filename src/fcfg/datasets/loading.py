@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache as memoize
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, TypeAlias
+from typing import Any, BinaryIO, ClassVar, Self, TypeAlias
 
 import numpy as np
 from jaxtyping import UInt8
@@ -147,6 +147,9 @@ class AbstractDiskData(AbstractData, frozen=True):
     def pixels(self) -> Pixels | Cube:
         """Common format of the images."""
         return Pixels(**self.model_dump(include={"size", "channels", "intensity", "fit"}))
+
+    def at(self, folder: Path) -> Self:
+        return self.model_copy(update={"path": folder.absolute()})
 
     @abstractmethod
     def cases(self, root: Path, space: AttributeSpace) -> Iterable[Case]:

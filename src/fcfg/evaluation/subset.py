@@ -100,23 +100,17 @@ def find_data(pipeline: AnyModel, data: Path | None = None) -> DataConfig:
             got="no such record",
             do="train it with 'fcfg train', or give fcfg.evaluation.Evaluation your own Subset",
         ) from error
-    if not isinstance(config, PortraitsData):
-        folders = _folders(pipeline, config.path) if data is None else {"path": data.absolute()}
-        config = config.model_copy(update=folders)
-        if config.path is None or not config.path.is_dir():
-            raise InputError(
-                f"data '{config.format}' of the model",
-                expected="the folder it was trained on",
-                got="none" if config.path is None else f"no folder {config.path}",
-                do="name the folder with --data DIR",
-            )
+    config = config if data is None else config.at(data)
+    if isinstance(config, PortraitsData):
         return config
-    if data is not None:
+    if data is None:
+        config = config.model_copy(update=_folders(pipeline, config.path))
+    if config.path is None or not config.path.is_dir():
         raise InputError(
-            "--data",
-            expected="nothing, since the world of this model is drawn",
-            got=str(data),
-            do="leave it out",
+            f"data '{config.format}' of the model",
+            expected="the folder it was trained on",
+            got="none" if config.path is None else f"no folder {config.path}",
+            do="name the folder with --data DIR",
         )
     return config
 

@@ -115,17 +115,6 @@ class TrainingConfig(Section):
             section |= dict.fromkeys(part.settings.may_change, True)
         return self.model_dump(mode="json", exclude=may_change)
 
-    def with_data(self, path: Path) -> TrainingConfig:
-        """Return the same configuration for data in another folder."""
-        if self.data.is_drawn:
-            raise InputError(
-                "--data",
-                expected=f"none, since '{self.data.format}' is drawn",
-                got=path,
-                do="leave it out",
-            )
-        return self.model_copy(update={"data": self.data.model_copy(update={"path": path})})
-
 
 def presets() -> tuple[str, ...]:
     """Return the names of the configurations in the package."""
@@ -155,7 +144,7 @@ def read_config(
             if isinstance(section.get(key), str):
                 section[key] = str(base / Path(section[key]).expanduser())
     config = validate(TrainingConfig, values, f"configuration {source}")
-    return config if data is None else config.with_data(data.absolute())
+    return config if data is None else config.model_copy(update={"data": config.data.at(data)})
 
 
 def _read_values(source: str) -> tuple[dict[str, Any], Path]:
