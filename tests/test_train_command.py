@@ -220,7 +220,7 @@ def test_what_has_learned_nothing_has_no_data_and_a_digest_may_be_deleted(
     digests.write_text("{")
     assert "data.json: expected JSON" in refused_at_last(capsys, *words[1:])
     digests.write_text("{}")
-    assert "other images" in refused_at_last(capsys, *words[1:])
+    assert "splits: null" in refused_at_last(capsys, *words[1:])
     shutil.rmtree(elsewhere / "runs/faces/training/state")
     assert main(words) == 0
     assert digests.read_text() == whole

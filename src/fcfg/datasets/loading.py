@@ -45,6 +45,7 @@ from fcfg.datasets.base import (
     name_faults,
     silent,
     split_by_group,
+    split_faults,
 )
 from fcfg.datasets.columns import parse_table
 from fcfg.datasets.pixels import read_all
@@ -188,6 +189,8 @@ class AbstractDiskData(AbstractData, frozen=True):
                 raise InputError(f"images in {root}", expected=expected, got=got, do=do)
             what = f"{len(bad)} of {total} in {root} cannot be read and are skipped"
             warnings.warn(f"{what}: {first}", stacklevel=2)
+            left = [case for case in cases if case.name not in bad]
+            refuse_all(split_faults(root, left, listing.excluded))
         if several:
             what = f"{len(several)} of {total} in {root} are the first of several frames"
             warnings.warn(f"{what}: {listed(several)}", stacklevel=2)
