@@ -22,7 +22,7 @@ from fcfg.reports import Comparison, compare, write_report
 from fcfg.reports.charts import tradeoff_panels
 from fcfg.reports.measures import Value, Values, sized
 from fcfg.reports.strips import make_strips, opening_strip, read_album
-from fcfg.reports.table import Column, Number, Table
+from fcfg.reports.table import Column
 from fcfg.reports.tables import best, differences, gap, models, numbers, overview, table_files
 from refusal import refused
 
@@ -101,12 +101,6 @@ def apart(one: Value, other: Value) -> list[float]:
     return [found.value, found.low, found.high]
 
 
-def cells(table: Table, metric: str) -> list[Any]:
-    """A column of a table."""
-    place = [own.metric for own in table.columns].index(metric)
-    return [row.cells[place] for row in table.rows]
-
-
 def reversals(file: Path) -> np.ndarray:
     """The error of every image after reversal, as the file has it."""
     rows = read_results(file).rows.values()
@@ -174,7 +168,7 @@ def test_a_run_compared_with_itself_differs_in_nothing_and_has_no_winner(large: 
                 assert gap(*pair) in (None, 0) or apart(*pair) == [0.0] * 3
     glance = overview(same)
     assert len(glance.columns) >= 4
-    assert not [cell for row in glance.rows for cell in row.cells if cell and cell.is_best]
+    assert not [row for row in glance.rows if row.best]
 
 
 def test_the_best_is_marked_only_if_it_is_clear(ours: Path, copied) -> None:
@@ -197,7 +191,7 @@ def test_the_order_of_the_runs_changes_no_number(ours: Path, copied) -> None:
     for file in ("table.csv", "differences.csv"):
         first, second = ({tuple(line.values()) for line in lines(own, file)} for own in some)
         assert first == second
-    first, second = ({(row.names, row.cells) for row in overview(own).rows} for own in some)
+    first, second = ({*overview(own).csv().splitlines()} for own in some)
     assert first == second
     assert some[0].n == 10
 
@@ -391,7 +385,9 @@ def test_a_network_that_one_run_lacks_is_no_other_network(tmp_path: Path, ours: 
     both = compare(ours, edited(lacking, lacking, renamed("lacking")), resamples=2)
     _, lpips = column(both, "male", "after reversal", "LPIPS")
     assert [value is None for value in lpips.values()] == [False] * 3 + [True] * 3
-    assert cells(overview(both), "reversal_lpips")[1] is None
+    glance = overview(both)
+    place = [own.metric for own in glance.columns].index("reversal_lpips")
+    assert [row.cells[place] is None for row in glance.rows] == [False, True]
     found = lines(replace(both, against=("lacking", "")), "differences.csv")
     assert found
     assert "reversal_lpips" not in {line["metric"] for line in found}
@@ -430,8 +426,10 @@ def test_a_rival_that_is_better_is_marked(drawn: tuple[Path, Path]) -> None:
         ("vae", "temperature 0.1"),
     ]
     assert len({row.setting and row.setting.colour for row in table.rows}) == 2
-    assert [cell.is_best for cell in cells(table, "reversal_mae")] == [False, True]
-    assert [cell.is_best for cell in cells(table, "truth_mae")] == [True, False]
+    marked = [
+        {own.metric for own in row.best} & {"reversal_mae", "truth_mae"} for row in table.rows
+    ]
+    assert marked == [{"truth_mae"}, {"reversal_mae"}]
     kinds = {(own.metric, own.title) for own in table.columns}
     assert kinds >= {("factor_error", "target"), ("factor_error", "off target")}
     assert "delta_real" not in {metric for metric, _ in kinds}  # the truth is known
@@ -465,14 +463,16 @@ def test_bold_numbers_are_those_that_are_best_or_differ(pair: Comparison) -> Non
     for do in pair.dos:
         table, shown = numbers(pair, do), pair.measured[do].table
         winners = [best(own, [*values.values()]) for own, values in shown.items()]
-        for k, winner in enumerate(winners):
-            marked = [n for n, line in enumerate(table.rows) if (c := line.cells[k]) and c.is_best]
+        for own, winner in zip(shown, winners, strict=True):
+            marked = [n for n, line in enumerate(table.rows) if own in line.best]
             assert marked == ([] if winner is None else [winner])
         assert set(winners) > {None}
         gaps = differences(pair, do)
         assert gaps is not None
-        for cell in (cell for row in gaps.rows for cell in row.cells if isinstance(cell, Number)):
-            assert cell.is_best == (cell.low > 0 or cell.high < 0)
+        for row in gaps.rows:
+            for own, cell in zip(gaps.columns, row.cells, strict=True):
+                is_clear = isinstance(cell, Estimate) and cell.excludes_zero
+                assert (own in row.best) == is_clear
 
 
 def test_a_legend_shortens_a_long_name_and_keeps_the_setting(ours: Path, copied) -> None:

@@ -6,25 +6,37 @@ import csv
 import io
 import re
 
+import numpy as np
 import pytest
 
-from fcfg.reports.table import Column, Number, Row, Table, escaped
+from fcfg.metrics import Estimate
+from fcfg.reports.table import Column, Row, Table, escaped
 
 ODD = "lung_mass & 5 % {a} #1 $ ~ ^ \\ | −1"
+COLUMNS = (
+    Column("AUROC", "AUROC x 100", 1, better="↑", group="target", metric="auroc"),
+    Column("Δ", "AUROC x 100", 1, signed=True, is_small=True),
+    Column("seconds", "s", None),
+    Column("kind"),
+)
+
+
+def within(value: float, low: float, high: float) -> Estimate:
+    """An estimate with a known interval."""
+    return Estimate(value, np.repeat([low, high], 50), 500)
+
+
 TABLE = Table(
     ("do", "rule"),
+    COLUMNS,
     (
-        Column("AUROC", "AUROC x 100", 1, better="↑", group="target", metric="auroc"),
-        Column("Δ", "AUROC x 100", 1, signed=True, is_small=True),
-        Column("seconds", "s", None),
-        Column("kind"),
-    ),
-    (
-        Row(("a", "CFG"), (Number(98.76, 98.5, 99.0, 500), Number(2.3, 1, 3), None, "x")),
+        Row(("a", "CFG"), (within(98.76, 98.5, 99.0), within(2.3, 1, 3), None, "x")),
         Row(
-            ("a", "FCFG"), (Number(99.9, 99.8, 100, 500, is_best=True), None, Number(1234.5), "y")
+            ("a", "FCFG"),
+            (within(99.9, 99.8, 100), None, 1234.5, "y"),
+            best=frozenset(COLUMNS[:1]),
         ),
-        Row(("b", ODD), (None, None, Number(0.0123), ODD)),
+        Row(("b", ODD), (None, None, 0.0123, ODD)),
     ),
     title="a title",
     notes=("n = 500 images, 95 % intervals.",),
@@ -40,9 +52,10 @@ def test_some_groups_of_columns_have_only_the_rows_with_numbers() -> None:
 
 def test_csv_has_one_line_for_every_number_in_full() -> None:
     lines = list(csv.DictReader(io.StringIO(TABLE.csv())))
-    numbers = [cell for row in TABLE.rows for cell in row.cells if isinstance(cell, Number)]
+    cells = [cell for row in TABLE.rows for cell in row.cells[:3] if cell is not None]
+    numbers = [cell.value if isinstance(cell, Estimate) else cell for cell in cells]
     written = [line for line in lines if line["metric"] != "kind"]
-    assert [float(line["value"]) for line in written] == [number.value for number in numbers]
+    assert [float(line["value"]) for line in written] == numbers
     known = {"do": "a", "rule": "CFG", "metric": "auroc", "attribute": "", "value": "98.76"}
     known |= {"low": "98.5", "high": "99.0", "n": "500", "unit": "AUROC x 100"}
     assert written[0] == known | {"best": "", "note": ""}

@@ -61,17 +61,15 @@ def print_table(table: Table) -> None:
         grid.add_column(heading, justify="right")
     for row in table.rows:
         cells = zip(table.columns, row.cells, strict=True)
-        grid.add_row(*row.names, *(Text(*_styled(column, cell)) for column, cell in cells))
+        texts = (Text(_text(own, c), "bold" if own in row.best else "") for own, c in cells)
+        grid.add_row(*row.names, *texts)
     print_grid(grid)
 
 
-def _styled(column: Column, cell: Cell) -> tuple[str, str]:
-    """A number and half of its interval, and the style of the best one."""
-    if cell is None or isinstance(cell, str):
-        return cell or "", ""
+def _text(column: Column, cell: Cell) -> str:
+    """Words, or a number and half of its interval."""
     margin = column.margin(cell)
-    text = column.text(cell.value) + (f" ±{margin}" if margin else "")
-    return text, "bold" if cell.is_best else ""
+    return "" if cell is None else column.text(cell) + (f" ±{margin}" if margin else "")
 
 
 def print_overview(comparison: Comparison) -> None:

@@ -41,26 +41,7 @@ _MISSING = "--"  # in LaTeX
 _FIELDS = ("metric", "attribute", "value", "low", "high", "n", "unit", "best", "note")
 
 
-@dataclass(frozen=True)
-class Number:
-    """One number of a table, with its 95 % interval if it has one."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    n: int | None = None  #: number of images
-    is_best: bool = False  #: whether it is bold: the best of its column, or a clear difference
-    note: str = ""  #: a doubt about it
-
-    @classmethod
-    def of(cls, value: Estimate | float | None, *, is_best: bool = False) -> Self | None:
-        """An estimate with its interval, or a plain number; None of None."""
-        if isinstance(value, Estimate):
-            return cls(value.value, value.low, value.high, value.n, is_best)
-        return None if value is None else cls(value, is_best=is_best)
-
-
-Cell: TypeAlias = Number | str | None  #: a number, words, or nothing
+Cell: TypeAlias = Estimate | float | str | None  #: a number, words, or nothing
 
 
 @dataclass(frozen=True)
@@ -88,23 +69,26 @@ class Column:
         """Its title and an arrow."""
         return f"{self.title} {self.better}".strip()
 
-    def text(self, value: float) -> str:
-        """A number with the digits of the column."""
+    def text(self, cell: Estimate | float | str) -> str:
+        """A number with the digits of the column; words as they are."""
+        if isinstance(cell, str):
+            return cell
+        value = cell.value if isinstance(cell, Estimate) else cell
         if self.digits is None:
             return f"{value:.3g}"
         return number(value, self.digits, signed=self.signed)
 
-    def interval(self, found: Number) -> str:
+    def interval(self, cell: Cell) -> str:
         """The interval in brackets; "" if there is none."""
-        if found.low is None or found.high is None or self.digits is None:
+        if not isinstance(cell, Estimate) or self.digits is None:
             return ""
-        return interval(found.low, found.high, self.digits, signed=self.signed)
+        return interval(cell.low, cell.high, self.digits, signed=self.signed)
 
-    def margin(self, found: Number) -> str:
+    def margin(self, cell: Cell) -> str:
         """Half the width of the interval; "" if there is none."""
-        if found.low is None or found.high is None or found.low == found.high:
+        if not isinstance(cell, Estimate) or cell.low == cell.high:
             return ""
-        return replace(self, signed=False).text((found.high - found.low) / 2)
+        return replace(self, signed=False).text((cell.high - cell.low) / 2)
 
 
 @dataclass(frozen=True)
@@ -114,6 +98,8 @@ class Row:
     names: tuple[str, ...]  #: one for each of the table's
     cells: tuple[Cell, ...]  #: one for each column
     setting: Setting | None = None  #: whose mark and colour the name has
+    best: frozenset[Column] = frozenset()  #: where it is bold: the best, or a clear difference
+    note: str = ""  #: a doubt about its numbers
     is_pale: bool = False  #: whether it is no result of the run, such as a number of the paper
 
 
@@ -132,7 +118,8 @@ class Table:
         kept = [k for k, column in enumerate(self.columns) if column.group in groups]
         rows = [replace(row, cells=tuple(row.cells[k] for k in kept)) for row in self.rows]
         columns = tuple(self.columns[k] for k in kept)
-        return replace(self, columns=columns, rows=tuple(row for row in rows if any(row.cells)))
+        having = (row for row in rows if any(cell is not None for cell in row.cells))
+        return replace(self, columns=columns, rows=tuple(having))
 
     @property
     def places(self) -> list[tuple[int, ...]]:
@@ -159,11 +146,12 @@ class Table:
         for row in self.rows:
             for column, cell in zip(self.columns, row.cells, strict=True):
                 about = (*row.names, column.metric or column.title, column.attribute)
-                if isinstance(cell, str):
-                    writer.writerow([*about, cell, "", "", "", column.unit, "", ""])
-                elif cell is not None:
-                    ends, best = (cell.low, cell.high, cell.n), "best" if cell.is_best else ""
-                    writer.writerow([*about, cell.value, *ends, column.unit, best, cell.note])
+                whole: list[object] = [cell, "", "", ""]
+                if isinstance(cell, Estimate):
+                    whole = [cell.value, cell.low, cell.high, cell.n]
+                if cell is not None:
+                    best = "best" if column in row.best else ""
+                    writer.writerow([*about, *whole, column.unit, best, row.note])
         return text.getvalue()
 
     def latex(self) -> str:
@@ -194,7 +182,8 @@ class Table:
             titles.append(" / ".join([whole, *own]))
         yield [escaped(text) for text in (*self.names, *titles)]
         for row in self.rows:
-            texts = [_latex_cell(*pair) for pair in zip(self.columns, row.cells, strict=True)]
+            pairs = zip(self.columns, row.cells, strict=True)
+            texts = [_latex_cell(*pair, is_best=pair[0] in row.best) for pair in pairs]
             parts = [[texts[k] for k in place] for place in self.places]
             parts = [[_MISSING] if set(some) == {_MISSING} else some for some in parts]
             yield [*map(escaped, row.names), *map(" / ".join, parts)]
@@ -209,9 +198,9 @@ def _latex_row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _latex_cell(column: Column, cell: Cell) -> str:
-    if cell is None or isinstance(cell, str):
-        return _MISSING if cell is None else escaped(cell)
-    text, margin = escaped(column.text(cell.value)), column.margin(cell)
-    text = rf"\textbf{{{text}}}" if cell.is_best else text
+def _latex_cell(column: Column, cell: Cell, *, is_best: bool) -> str:
+    if cell is None:
+        return _MISSING
+    text, margin = escaped(column.text(cell)), column.margin(cell)
+    text = rf"\textbf{{{text}}}" if is_best else text
     return text + (rf"{{\tiny$\,\pm\,${margin}}}" if margin else "")

@@ -11,7 +11,7 @@ from fcfg.reports.comparison import Comparison
 from fcfg.reports.failures import FEWEST
 from fcfg.reports.measures import REST, Row, Value, estimated, sized
 from fcfg.reports.paper import dataset_of, match
-from fcfg.reports.table import Cell, Column, Number, Table
+from fcfg.reports.table import Cell, Column, Table
 from fcfg.reports.table import Row as Line
 from fcfg.reports.wording import hardware, listed, made, named, steps_text
 
@@ -63,32 +63,28 @@ def numbers(comparison: Comparison, do: str) -> Table:
     beside = ("",) * (len(table.names) - 1)
     lines: list[Line] = []
     for row, line in zip(measured.rows, table.rows, strict=True):
-        paper = _of_paper(row, table.columns)
-        lines += [line, Line((*beside, "the paper"), paper, is_pale=True)] if paper else [line]
-    real = tuple(_real(comparison, column) for column in table.columns)
+        lines += filter(None, [line, _of_paper(row, table.columns, (*beside, "the paper"))])
+    summary = comparison.runs[0].summary  # whose factual images are those of all
+    real = tuple(
+        summary.real.get(column.attribute) if column.metric in ("auroc", "error") else None
+        for column in table.columns
+    )
     if any(real):
         lines.append(Line((*beside, "factual images"), real, is_pale=True))
     return replace(table, rows=tuple(lines))
 
 
-def _real(comparison: Comparison, column: Column) -> Number | None:
-    """Effectiveness on the factual images."""
-    is_known = column.metric in ("auroc", "error")
-    return Number.of(comparison.runs[0].summary.real.get(column.attribute)) if is_known else None
-
-
-def _of_paper(row: Row, columns: Sequence[Column]) -> tuple[Cell, ...]:
-    """The paper's numbers for the same setting; empty if it has none."""
+def _of_paper(row: Row, columns: Sequence[Column], names: tuple[str, ...]) -> Line | None:
+    """The paper's numbers for the same setting, if it has some."""
     found = match(dataset_of(row.run.header), row.cell.do, row.cell.guidance)
-    if found is None:
-        return ()
     cells: list[Cell] = []
-    for column in columns:
+    for column in columns if found else ():
         field = METRICS[column.metric].paper
         value = getattr(found, field) if field else None
-        value = value.get(column.attribute) if isinstance(value, Mapping) else value
-        cells.append(None if value is None else Number(value, note=found.note or ""))
-    return tuple(cells) if any(cells) else ()
+        cells.append(value.get(column.attribute) if isinstance(value, Mapping) else value)
+    if found is None or all(cell is None for cell in cells):
+        return None
+    return Line(names, tuple(cells), note=found.note or "", is_pale=True)
 
 
 def differences(comparison: Comparison, do: str) -> Table | None:
@@ -126,15 +122,19 @@ def _table(
     """Rows of numbers; the clearly best of each column is marked, unless a run says nothing."""
     claims = comparison.n >= FEWEST and not (comparison.is_alone and comparison.failures)
     shown = {column: own for column, own in columns.items() if set(own) != {None}}
-    cells: list[list[Number | None]] = []
+    marks: dict[Column, list[bool]] = {}
     for column, values in shown.items():
-        clear = [one is not None and one.excludes_zero for one in map(estimated, values)]
         winner = best(column, values) if claims else None
-        marks = clear if is_gap else [k == winner for k in range(len(rows))]
-        cells.append([Number.of(v, is_best=m) for v, m in zip(values, marks, strict=True)])
+        clear = [one is not None and one.excludes_zero for one in map(estimated, values)]
+        marks[column] = clear if is_gap else [k == winner for k in range(len(rows))]
     lines = [
-        Line((label,) if comparison.is_alone else (row.run.name, label), tuple(own), row.setting)
-        for row, label, *own in zip(rows, labels, *cells, strict=True)
+        Line(
+            (label,) if comparison.is_alone else (row.run.name, label),
+            tuple(values[k] for values in shown.values()),
+            row.setting,
+            frozenset(column for column in shown if marks[column][k]),
+        )
+        for k, (row, label) in enumerate(zip(rows, labels, strict=True))
     ]
     names = ("setting",) if comparison.is_alone else ("model", "setting")
     return Table(names, tuple(shown), tuple(lines), title)
@@ -180,13 +180,13 @@ def table_files(comparison: Comparison) -> dict[str, bytes]:
     for do, measured in comparison.measured.items():
         reference, every = comparison.reference(do), measured.every.values()
         for row in measured.rows:
-            names, values = (row.run.name, do, row.cell.guidance), [own[row] for own in every]
-            lines["table.csv"].append(Line(names, tuple(map(Number.of, values))))
-            if paper := _of_paper(row, tuple(measured.every)):
-                lines["table.csv"].append(Line(("the paper", *names[1:]), paper))
+            asked = do, row.cell.guidance
+            own = Line((row.run.name, *asked), tuple(values[row] for values in every))
+            paper = _of_paper(row, tuple(measured.every), ("the paper", *asked))
+            lines["table.csv"] += filter(None, [own, paper])
             if reference:
-                gaps = (gap(own[row], own[reference]) for own in every)
-                lines["differences.csv"].append(Line(names, tuple(map(Number.of, gaps))))
+                gaps = tuple(gap(values[row], values[reference]) for values in every)
+                lines["differences.csv"].append(replace(own, cells=gaps))
     columns = tuple(next(iter(comparison.measured.values())).every)  # the same in all
     for name, own in lines.items():
         texts[name] = Table(("model", "do", "guidance"), columns, tuple(own)).csv()
