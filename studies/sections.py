@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from estimates import UNTUNED, Line, dos, kept, read, run, source, stored, table
 from fcfg.guidance import Guidance
@@ -442,7 +444,21 @@ def digits() -> str:
 
 
 #: Sections with a name of their own; others are tables of studies/results/tables.
+def guarantees() -> str:
+    """Return what is promised, beside the tests that hold it."""
+    held: dict[str, list[str]] = {}
+    for file in sorted((Path(__file__).parents[1] / "tests").glob("test_*.py")):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            for mark in getattr(node, "decorator_list", ()):
+                if ast.unparse(mark).startswith("pytest.mark.promise("):
+                    test = f"`{file.stem}::{node.name}`"
+                    held.setdefault(mark.args[0].value, []).append(test)
+    rows = [[promise, "<br>".join(tests)] for promise, tests in sorted(held.items())]
+    return table(("promise", "tests"), rows)
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
+    "guarantees": guarantees,
     "bench/h200": lambda: "\n\n".join(
         [kept("bench-h200-1", (0, 1, 2, 5, 6, 7)), kept("bench-h200-2", (0, 1, 2, 6, 7))]
     ),

@@ -49,6 +49,7 @@ def edit(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes | {"digest": None}))
 
 
+@pytest.mark.promise("A model that is saved comes back bit by bit")
 def test_a_pipeline_comes_back_bit_by_bit(pipeline, tmp_path: Path) -> None:
     save(pipeline, tmp_path)
     again = load(tmp_path)
@@ -98,6 +99,7 @@ def test_a_folder_holds_json_and_safetensors_and_what_is_none_of_ours(pipeline, 
 
 
 @pytest.mark.parametrize("renames", range(5))
+@pytest.mark.promise("A file is written whole or not at all")
 def test_whenever_the_power_fails_the_folder_holds_a_whole_pipeline(
     pipeline, tmp_path: Path, renames: int
 ) -> None:
@@ -143,6 +145,7 @@ def test_a_network_of_ones_own_is_stored_and_asked_for(pipeline, tmp_path: Path)
     assert torch.equal(load(tmp_path, network=fresh).denoiser.network.weight, tied.weight)
 
 
+@pytest.mark.promise("Weights that were cut short or changed are refused")
 def test_every_truncation_of_a_weight_file_is_refused(pipeline, tmp_path: Path) -> None:
     save(pipeline, tmp_path)
     for path in tmp_path.glob("*.safetensors"):
@@ -251,6 +254,7 @@ def test_weights_that_would_be_lost_are_refused(pipeline, tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.promise("Files of others are neither read nor replaced")
 def test_a_folder_that_is_none_of_ours_is_neither_read_nor_replaced(pipeline, tmp_path) -> None:
     file, config = tmp_path / "file", tmp_path / "config.json"
     file.write_bytes(b"weights")

@@ -308,6 +308,7 @@ def test_an_intervention_on_a_cause_propagates_and_groups_its_effects() -> None:
     assert np.array_equal(down.attributes["age"], table["age"])
 
 
+@pytest.mark.promise("An answer depends on the image and the seed alone, not on its neighbours")
 def test_an_answer_depends_on_the_image_and_the_seed_alone() -> None:
     """Batch of n = n batches of one, where attributes are drawn, too."""
     pipeline = causal_pipeline()

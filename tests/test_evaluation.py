@@ -280,6 +280,7 @@ def test_a_shard_does_not_stumble_over_what_another_one_is_writing(whole, tmp_pa
 # Stopped and resumed ----------------------------------------------------------------------------
 
 
+@pytest.mark.promise("An evaluation that is killed goes on, and ends with the same rows")
 def test_a_file_that_ends_anywhere_is_continued(whole, tmp_path: Path) -> None:
     """Wherever the power failed, the same rows are there in the end."""
     text = file_of(whole).read_bytes()
@@ -294,6 +295,7 @@ def test_a_file_that_ends_anywhere_is_continued(whole, tmp_path: Path) -> None:
         assert len(read_results(out).rows) == 42
 
 
+@pytest.mark.promise("An evaluation that is killed goes on, and ends with the same rows")
 def test_a_run_killed_at_random_ends_with_the_same_rows(tmp_path: Path) -> None:
     """Really killed, wherever it is then, and started again in the same folder."""
     kills, missing = printed_elsewhere("evaluations", "killed_evaluation", tmp_path / "killed")

@@ -35,6 +35,7 @@ def test_bytes_or_what_a_function_writes_replace_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
+@pytest.mark.promise("A file is written whole or not at all")
 def test_a_writer_that_fails_leaves_the_old_file_whole_and_nothing_else(tmp_path, error) -> None:
     (tmp_path / "file").write_bytes(b"old")
     seen: list[str] = []

@@ -138,6 +138,7 @@ def test_a_network_of_monai_predicts_velocities_and_comes_back(tmp_path: Path) -
     assert model.counterfactual(images(), ASKED, {"male": "flip"}, **HOW).images.isfinite().all()
 
 
+@pytest.mark.promise("A training that is killed goes on, and ends with the same bits (CPU)")
 def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
     model = foreign()
     whole = train(configuration(model), tmp_path / "whole")

@@ -468,6 +468,7 @@ def killed_run(path: str) -> None:
     print(effective, answers("out") and contents(folder / "out") == contents(folder / "first"))
 
 
+@pytest.mark.promise("A generation that is killed goes on, and ends with the same files")
 def test_a_run_killed_at_random_ends_with_the_same_files(tmp_path: Path) -> None:
     kills, same = printed_elsewhere("test_generation", "killed_run", tmp_path)
     assert (int(kills) >= 2, same) == (True, "True"), kills

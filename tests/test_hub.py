@@ -59,6 +59,7 @@ def test_a_version_stays_when_a_newer_one_comes_and_branches_are_apart(hub: Hub)
     assert len(left) == len({re.sub("-.*", "", name) for name in left})  # none of the older
 
 
+@pytest.mark.promise("From a hub, only JSON, safetensors, pages and pictures are fetched")
 def test_only_what_a_model_is_made_of_is_fetched(hub: Hub) -> None:
     tiny_pipeline().push_to_hub("hf://me/tiny")
     files = dict(hub.files("me/tiny", "main")[1])
@@ -69,6 +70,7 @@ def test_only_what_a_model_is_made_of_is_fetched(hub: Hub) -> None:
     assert not asked & {"evil.pkl", "run.py", "model.bin"}
 
 
+@pytest.mark.promise("Weights that were cut short or changed are refused")
 def test_weights_that_were_changed_on_the_hub_are_refused(hub: Hub) -> None:
     tiny_pipeline().push_to_hub("hf://me/tiny")
     files = dict(hub.files("me/tiny", "main")[1])

@@ -136,6 +136,7 @@ def without_room(out: Path, room: int) -> str:
     return str(caught.value)
 
 
+@pytest.mark.promise("A full disk stops a training with what was whole")
 def test_a_full_disk_stops_the_run_with_what_was_whole(begun: Path, tmp_path: Path) -> None:
     """Be it full of weights, or at a line of the log; the files it left half written go."""
     full, out = (copytree(begun, tmp_path / name) for name in ("full", "run"))
@@ -190,6 +191,7 @@ def killed_run(path: str, kind: str) -> None:
 @pytest.mark.parametrize(  # rivals are stopped in test_rivals.py every time
     "kind", ["diffusion", *(pytest.param(k, marks=pytest.mark.long) for k in ("hvae", "semantic"))]
 )
+@pytest.mark.promise("A training that is killed goes on, and ends with the same bits (CPU)")
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(tmp_path, kind) -> None:
     """Really killed, at moments that a seed chooses; it goes on, in the last part."""
     killed, part, *steps = printed_elsewhere("test_interruptions", "killed_run", tmp_path, kind)

@@ -21,6 +21,7 @@ def ours(folder: Path, **changes: object) -> Outputs:
     return Outputs(**({"folder": folder, "command": "report", "subject": "a run"} | changes))
 
 
+@pytest.mark.promise("Files of others are neither read nor replaced")
 def test_our_own_files_are_replaced_and_nobody_elses(tmp_path: Path) -> None:
     out = tmp_path / "new" / "out"
     assert ours(out).write(FILES) == [out / name for name in FILES]

@@ -134,6 +134,7 @@ def test_abducted_noise_is_standard_gumbel_over_the_population() -> None:
     assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.015
 
 
+@pytest.mark.promise("An answer depends on the image and the seed alone, not on its neighbours")
 def test_a_row_depends_on_its_key_and_the_seed_and_not_on_its_neighbours(fitted) -> None:
     table = SPACE.parse(population(300, seed=7))
     keys = np.arange(300)

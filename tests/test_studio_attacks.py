@@ -129,6 +129,7 @@ def send_on(opened: socket.socket, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("addresses", [1, 50])
+@pytest.mark.promise("Strangers cannot lock users out of the studio")
 def test_a_user_gets_in_among_strangers_and_the_terminal_gets_one_line(addresses, capfd) -> None:
     with attacked(Rule(TOKEN, connections=64)) as target, siege(target, 200, HALF, addresses):
         assert [target.ask("GET", "/api/model") for _ in range(5)] == [200] * 5
@@ -148,6 +149,7 @@ def test_an_address_takes_at_most_three_quarters_of_the_connections() -> None:
         assert not is_closed(other, 0.01)
 
 
+@pytest.mark.promise("Strangers cannot lock users out of the studio")
 def test_a_silent_connection_is_closed_in_time() -> None:
     """After nothing, half a header, half of a second one, or a part of a stranger's body."""
     whole = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

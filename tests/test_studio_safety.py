@@ -68,6 +68,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.promise("The studio answers this machine; others need a token that no site sees")
 def test_only_this_machine_may_ask_and_by_all_its_names(client: TestClient) -> None:
     for method, path, headers, status in REFUSED:
         refused(client.request(method, path, headers=headers), status)
@@ -79,6 +80,7 @@ def test_only_this_machine_may_ask_and_by_all_its_names(client: TestClient) -> N
         assert client.get(path, headers=headers).status_code == 200, headers
 
 
+@pytest.mark.promise("The studio answers this machine; others need a token that no site sees")
 def test_strangers_need_the_token_and_do_not_use_up_the_rate_of_users(public: TestClient) -> None:
     for path in ("/", "/api/model", "/api/samples", "/static/index.html", "/?token=wrong"):
         reply = public.get(path)
@@ -96,6 +98,7 @@ def test_strangers_need_the_token_and_do_not_use_up_the_rate_of_users(public: Te
         assert seen == [200, 200, 429]
 
 
+@pytest.mark.promise("The studio answers this machine; others need a token that no site sees")
 def test_the_token_of_the_address_becomes_a_cookie_that_no_script_and_no_site_sees(public) -> None:
     for path in ("//evil.com/", "/\\evil.com", "/%5cevil.com", "//evil.com//..", "/"):
         reply = public.get(f"http://{PUBLIC}{path}?token={TOKEN}", follow_redirects=False)

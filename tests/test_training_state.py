@@ -54,6 +54,7 @@ def test_only_the_last_and_the_best_are_kept_and_the_newest_stays_whole(tmp_path
 
 
 @pytest.mark.skipif(sys.modules.get("fcntl", 1) is None, reason="locks were taken away")
+@pytest.mark.promise("Only one process writes to a folder")
 def test_one_writer_at_a_time_and_a_dead_one_does_not_count(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
