@@ -35,21 +35,22 @@ assert main(["models"]) == 0
 
 
 @pytest.mark.promise("No network is used, unless you name a hub")
-@pytest.mark.promise("No pickle is read")
+@pytest.mark.promise("No pickle is read, but weights of LPIPS by torch, as tensors alone")
 def test_neither_a_network_nor_pickle_is_used(tmp_path: Path) -> None:
     words = [sys.executable, "-c", WATCHED]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.promise("No pickle is read")
-def test_nothing_of_the_package_can_read_pickle() -> None:
+@pytest.mark.promise("No pickle is read, but weights of LPIPS by torch, as tensors alone")
+def test_nothing_of_the_package_reads_objects_from_pickle() -> None:
     for file in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 assert "pickle" not in ast.unparse(node), file
             if isinstance(node, ast.Call):
                 call = ast.unparse(node)
-                assert not call.startswith("torch.load("), file
+                if call.startswith("torch.load("):
+                    assert "weights_only=True" in call, file
                 if call.startswith("np.load("):
                     assert "allow_pickle=True" not in call, file
