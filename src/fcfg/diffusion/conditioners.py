@@ -88,7 +88,7 @@ def _count_settings(space: AttributeSpace) -> int:
             "conditioner",
             expected=f"attributes with choices, and at most {MOST_SETTINGS} ways to show them",
             got=f"numbers of a range for {quoted(endless)}" if endless else total,
-            do="use AttributeTokens, or write a conditioner of your own",
+            do="give numbers levels, as Categorical has, or use AttributeTokens",
         )
     return total
 

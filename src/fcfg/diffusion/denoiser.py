@@ -278,7 +278,8 @@ class Denoiser(nn.Module):
 
         .. math:: \lVert \epsilon - \epsilon_\theta(x_t, t, c) \rVert^2
 
-        The values are encoded attributes, the corruption is that of :meth:`draw`.
+        The values are encoded attributes, the corruption is that of :meth:`draw`. A model of
+        latents gets :meth:`encoded` images.
         """
         check_pixels(images)
         c = self.embedder.masked(self._embedded(values), corruption.keep)
