@@ -551,20 +551,20 @@ def test_strips_show_what_there_is(tmp_path: Path) -> None:
     whole["rows"] = [row for row in whole["rows"] if row["do"] == "male"]
     index.write_text(json.dumps(whole), "utf-8")
     kinds = ("opening", "counterfactuals", "truth")
-    assert [strip.name for strip in make_figures(one).all_strips] == [f"{k}-male" for k in kinds]
+    strips = make_figures(one).strips
+    assert [strip.name for own in strips.values() for strip in own] == [f"{k}-male" for k in kinds]
     file = tmp_path / "alone.jsonl"
     file.write_bytes(next(tmp_path.glob("results*.jsonl")).read_bytes())
     alone = write_report(compare(file, resamples=20))
     assert alone.page == tmp_path / "report" / "report.html"
-    assert make_figures(alone.comparison).all_strips == []  # a file has no pictures
+    assert make_figures(alone.comparison).strips == {}  # a file has no pictures
 
 
 def test_the_report_shows_an_anchored_answer_beside_the_others(tmp_path: Path) -> None:
     settings = (*SHORT, "contrast:1.5;anchor=true", "cfg:2.0;anchor=true")
     one = run_of(tmp_path, n=8, settings=settings, dos=("smiling",), pictures=2)
     figures = make_figures(one)
-    assert figures.opening is not None
-    titles = [group.title for group in figures.opening.groups]
+    titles = [group.title for group in figures.strips["opening"][0].groups]
     assert titles[2:] == ["CFG 3.0", "FCFG 3.0 / 1.2", "anchored contrast 1.5"]
     (strip,) = figures.strips["truth"]  # and so do the maps of errors
     assert [group.title for group in strip.groups][-4:] == ["unguided", *titles[2:]]

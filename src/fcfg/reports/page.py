@@ -6,13 +6,14 @@ import json
 import os
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from fcfg.evaluation.metric_table import METRICS
 from fcfg.evaluation.result_files import identity
 from fcfg.reports.charts import bar_panels, tradeoff_panels
 from fcfg.reports.comparison import Comparison
-from fcfg.reports.strips import Strip, make_strips, opening_strip, read_album
+from fcfg.reports.strips import Strip, make_strips, read_album
 from fcfg.reports.svg import Panel
 from fcfg.reports.tables import differences, models, numbers, overview, table_files
 from fcfg.reports.template import rendered
@@ -66,24 +67,18 @@ def write_report(
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """The figures of a report; a list is empty if there is nothing to show."""
+    """The figures of a report, by section of the page."""
 
-    opening: Strip | None = field(repr=False)
-    panels: dict[str, list[Panel]] = field(repr=False)  #: by section of the page
+    panels: dict[str, list[Panel]] = field(repr=False)
     strips: dict[str, list[Strip]] = field(repr=False)
-
-    @property
-    def all_strips(self) -> list[Strip]:
-        """Every figure that is made of pictures."""
-        first = [] if self.opening is None else [self.opening]
-        return [*first, *(strip for strips in self.strips.values() for strip in strips)]
 
     @property
     def files(self) -> dict[str, bytes]:
         """Contents by file name: drawings as SVG, strips as PNG."""
-        panels = [panel for panels in self.panels.values() for panel in panels]
-        drawn = {f"{file_name(panel.name)}.svg": panel.file.encode() for panel in panels}
-        return drawn | {f"{file_name(strip.name)}.png": strip.png for strip in self.all_strips}
+        panels = {
+            f"{file_name(p.name)}.svg": p.file.encode() for p in chain(*self.panels.values())
+        }
+        return panels | {f"{file_name(s.name)}.png": s.png for s in chain(*self.strips.values())}
 
 
 def make_figures(comparison: Comparison) -> Figures:
@@ -94,9 +89,8 @@ def make_figures(comparison: Comparison) -> Figures:
         "effectiveness": bar_panels(comparison, METRICS["delta"]),
     }
     album = read_album(comparison)
-    if album is None:
-        return Figures(None, panels, {})
-    return Figures(opening_strip(comparison, album), panels, make_strips(comparison, album))
+    strips = {} if album is None else make_strips(comparison, album)
+    return Figures(panels, {name: own for name, own in strips.items() if own})
 
 
 def build_page(comparison: Comparison, figures: Figures) -> str:

@@ -94,8 +94,10 @@ def read_album(comparison: Comparison) -> Album | None:
 
 
 def make_strips(comparison: Comparison, album: Album) -> dict[str, list[Strip]]:
-    """Strips of each kind, by intervention: of every setting of one run, and of those picked."""
-    strips: dict[str, list[Strip]] = {"counterfactuals": [], "truth": [], "reversal": []}
+    """The opening, and strips of each kind: of every setting of one run, and of those picked."""
+    opening = opening_strip(comparison, album)
+    strips: dict[str, list[Strip]] = {"opening": [] if opening is None else [opening]}
+    strips |= {"counterfactuals": [], "truth": [], "reversal": []}
     for do in comparison.dos:
         picked = comparison.picked(do)
         rows = comparison.measured[do].rows if comparison.is_alone else picked
