@@ -56,9 +56,8 @@ def lines(run: str, summary: Summary) -> Iterator[dict[str, str]]:
         first = {"run": run, "do": cell.do, "guidance": cell.guidance, "stays": stays}
         yield first | _numbers(summary, cell)
     real = {"run": run, "do": "", "guidance": "real"}
-    for attribute, estimate in summary.real.items():
-        name = "auroc" if METRICS["auroc"].unit_of(summary.space, attribute) else "error"
-        real |= columns(f"{name} {attribute}", estimate)
+    for (metric, attribute), estimate in summary.real.items():
+        real |= columns(f"{metric} {attribute}", estimate)
     yield real
 
 

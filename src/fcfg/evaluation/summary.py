@@ -22,7 +22,6 @@ from fcfg.causal.attributes import (
 )
 from fcfg.causal.graph import CausalGraph
 from fcfg.evaluation.experiment import targets_of
-from fcfg.evaluation.metric_table import effectiveness
 from fcfg.evaluation.result_files import BASELINE, JSON, Result
 from fcfg.metrics import (
     MIN_IMAGES,
@@ -41,6 +40,7 @@ from fcfg.support.errors import InputError
 
 Key: TypeAlias = tuple[str, str]  # intervention and guidance
 Estimates: TypeAlias = dict[str, Estimate]  # by attribute
+Reached: TypeAlias = dict[tuple[str, str], Estimate]  # by metric and attribute
 _COSTS = ("evaluations", "seconds")
 
 
@@ -91,7 +91,7 @@ class Summary:
     space: AttributeSpace
     cells: dict[Key, Cell] = field(repr=False)  #: in the order of the header
     compositions: dict[str, Cell] = field(repr=False)  #: null intervention, by guidance
-    real: Estimates = field(repr=False)  #: effectiveness on the original images
+    real: Reached = field(repr=False)  #: effectiveness on the original images
     real_correlation: Estimates = field(repr=False)  #: of the judge's scores on them
     unrelated: Estimate | None = field(repr=False)
     """Mean absolute error between unrelated original images, if the run measured it."""
@@ -199,23 +199,22 @@ class _Builder:
             targets,
             tuple(name for name in self.space.names if name in affected),
             {name: tuple(sorted({row["target"][name] for row in rows})) for name in targets},
-            {(effectiveness(self.space, name).name, name): e for name, e in reached.items()}
+            {**reached}
             | {(kind, name): e for kind, own in of_attributes.items() for name, e in own.items()}
             | {(kind, ""): value for kind, value in of_images.items() if value is not None},
         )
 
-    def _effectiveness(self, entries: list[JSON], key: str) -> Estimates:
-        estimates: Estimates = {}
+    def _effectiveness(self, entries: list[JSON], key: str) -> Reached:
+        found: Reached = {}
         for attribute in self.space:
             scores, wanted = _scores(attribute, entries), _values(attribute, entries, key)
             if isinstance(attribute, Continuous):
-                found = mean_absolute_error(scores, wanted, self.bootstrap)
+                error = mean_absolute_error(scores, wanted, self.bootstrap)
+                found["error", attribute.name] = error
             elif self.n >= MIN_IMAGES and len(np.unique(wanted)) > 1:
-                found = auroc(scores, wanted, self.bootstrap).scaled(100)
-            else:
-                continue
-            estimates[attribute.name] = found
-        return estimates
+                area = auroc(scores, wanted, self.bootstrap).scaled(100)
+                found["auroc", attribute.name] = area
+        return found
 
     def correlation(self, entries: list[JSON], key: str) -> Estimates:
         estimates: Estimates = {}
@@ -309,5 +308,5 @@ def _values(attribute: AbstractAttribute, entries: list[JSON], key: str) -> Colu
     return np.array(values)
 
 
-def _differences(ours: Estimates, others: Estimates) -> Estimates:
-    return {name: ours[name] - others[name] for name in ours if name in others}
+def _differences(ours: Reached, others: Reached) -> Estimates:
+    return {key[1]: ours[key] - others[key] for key in ours if key in others}

@@ -65,10 +65,7 @@ def numbers(comparison: Comparison, do: str) -> Table:
     for row, line in zip(measured.rows, table.rows, strict=True):
         lines += filter(None, [line, _of_paper(row, table.columns, (*beside, "the paper"))])
     summary = comparison.runs[0].summary  # whose factual images are those of all
-    real = tuple(
-        summary.real.get(column.attribute) if column.metric in ("auroc", "error") else None
-        for column in table.columns
-    )
+    real = tuple(summary.real.get((own.metric, own.attribute)) for own in table.columns)
     if any(real):
         lines.append(Line((*beside, "factual images"), real, is_pale=True))
     return replace(table, rows=tuple(lines))
