@@ -64,10 +64,11 @@ def test_what_is_missing_unknown_or_does_not_fit_is_one_line(
 ) -> None:
     def wrong(subject: str, *lines: str) -> None:
         for line in lines:
-            given = line.replace("TINY", model).replace("CORE", "portraits portraits/core")
+            given = line.replace("TINY", model).replace("CORE", f"{core} --images 2")
             refused_line(["evaluate", *given.split()], subject, capsys)
 
     Path("ok.png").write_bytes(b"no weights")
+    core = "portraits portraits/core"
     blind = saved(tmp_path / "blind", judge=False)
     wrong("MODEL", "")
     wrong("EXPERIMENT", "portraits")
