@@ -86,11 +86,6 @@ def capture(
 
 
 def make_up_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, made_up in {
-        "CUDAGraph": Graph,
-        "graph": capture,
-        "Stream": Stream,
-        "Event": Stream,
-        "device": nullcontext,
-    }.items():
+    made = {"CUDAGraph": Graph, "graph": capture, "Stream": Stream, "Event": Stream}
+    for name, made_up in (made | {"device": nullcontext}).items():
         monkeypatch.setattr(torch.cuda, name, made_up)

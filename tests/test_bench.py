@@ -172,11 +172,8 @@ def test_rates_follow_from_times() -> None:
     head, *lines = Record("tiny", (plain, ours, absent), row_seconds=1 / 128).table()
     assert [line[0] for line in lines] == [plain.name, ours.name, f"{absent.name} (not installed)"]
     cells = [dict(zip(head, line, strict=True)) for line in lines]
-    assert [[row["images/s"], row["rows/s"]] for row in cells] == [
-        ["2", "16"],
-        ["8", "64"],
-        ["–"] * 2,
-    ]
+    rates = [[row["images/s"], row["rows/s"]] for row in cells]
+    assert rates == [["2", "16"], ["8", "64"], ["–"] * 2]
     assert [row["speed-up"] for row in cells] == ["1.00×", "4.00×", "–"]
     assert [row["of chip"] for row in cells] == ["12.5%", "50.0%", "–"]
 

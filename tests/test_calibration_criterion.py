@@ -10,16 +10,9 @@ from scipy.stats import energy_distance as reference
 
 import fcfg
 from evaluations import SIZE, tiny_model
+from fcfg.calibration import criterion as choices
 from fcfg.calibration.choice import RealImages
-from fcfg.calibration.criterion import (
-    Separation,
-    Shifts,
-    Side,
-    choose_weights,
-    criterion,
-    energy_distance,
-    lowest,
-)
+from fcfg.calibration.criterion import Separation, Shifts, Side, criterion, energy_distance, lowest
 from fcfg.calibration.measurements import Cell
 from fcfg.causal.attributes import AttributeSpace, Categorical, Continuous
 from fcfg.cli.calibrate import print_calibration
@@ -88,11 +81,11 @@ def sides(slopes: Iterable[float], off_target: float = 0.0, n: int = 100) -> lis
 
 def test_a_shift_of_other_attributes_costs_a_quarter_of_the_same_shift_of_the_target() -> None:
     counts = Bootstrap(200, resamples=50).counts
-    free, each = choose_weights(sides([0.5, 0.5]), counts)
+    free, each = choices.choose_weights(sides([0.5, 0.5]), counts)
     assert [own.overlaps(free) for own in each] == [True, True]
     assert free.weight == pytest.approx(2.0, abs=0.05)
     # The minimum of (0.5 w - 1)² + w² / 4, both over √π, is at 1.
-    costly, _ = choose_weights(sides([0.5, 0.5], 1.0), counts)
+    costly, _ = choices.choose_weights(sides([0.5, 0.5], 1.0), counts)
     assert costly.weight == pytest.approx(1.0, abs=0.1)
     shifted = criterion([s.terms(np.ones(1), np.ones((1, 200))) for s in sides([0.5, 0.5])])
     assert shifted[0, 0] == pytest.approx(0.5**2 / np.sqrt(np.pi), rel=0.2)

@@ -16,13 +16,8 @@ def house(tmp_path: Path) -> Path:
     (tmp_path / "src" / "fcfg").mkdir(parents=True)
     for name in ("tests", "studies", "docs"):
         (tmp_path / name).mkdir()
-    for name in (
-        "CHANGELOG.md",
-        "CITATION.cff",
-        "constraints.txt",
-        "LICENSE",
-        "src/fcfg/version.py",
-    ):
+    named = "CHANGELOG.md", "CITATION.cff", "constraints.txt", "LICENSE", "src/fcfg/version.py"
+    for name in named:
         (tmp_path / name).touch()
     shutil.copy(check_house.ROOT / "pyproject.toml", tmp_path)
     code = "```sh\n" + "word " * 900 + "\n```"

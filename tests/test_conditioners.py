@@ -81,15 +81,11 @@ def test_tokens_of_hidden_attributes_are_learned_and_the_others_follow_their_val
     assert not tokens.hidden.grad[0].any()
 
 
-@pytest.mark.parametrize(
-    "conditioner",
-    [
-        Lookup.prompts(SPACE, WRITE, texts),
-        Lookup.classes(SPACE, 0, "y", first=1),
-        AttributeTokens(SPACE, 8, pooled="pooled"),
-    ],
-    ids=["prompts", "classes", "tokens"],
-)
+OF_EACH_KIND = [Lookup.prompts(SPACE, WRITE, texts), Lookup.classes(SPACE, 0, "y", first=1)]
+OF_EACH_KIND += [AttributeTokens(SPACE, 8, pooled="pooled")]
+
+
+@pytest.mark.parametrize("conditioner", OF_EACH_KIND, ids=["prompts", "classes", "tokens"])
 def test_a_conditioner_comes_back_from_its_description_and_its_weights(conditioner) -> None:
     other = conditioner_of(SPACE, conditioner.to_config())
     other.load_state_dict(conditioner.state_dict())

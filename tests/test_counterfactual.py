@@ -153,11 +153,8 @@ def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg() -> Non
     }
 
     def shift(key: str) -> dict[str, float]:
-        there, here, table = (
-            pairs[key].trajectory.x,
-            pairs["none"].trajectory.x,
-            pairs[key].attributes,
-        )
+        there, here = pairs[key].trajectory.x, pairs["none"].trajectory.x
+        table = pairs[key].attributes
         return {n: confidence(there, table, n) - confidence(here, table, n) for n in attributes}
 
     cfg, fcfg = shift("cfg:3.0"), shift("fcfg:affected=3.0,invariant=1.2")
@@ -169,16 +166,11 @@ def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg() -> Non
 
 def test_only_what_has_an_effect_is_evaluated(pipeline) -> None:
     faces, attributes = mixture_faces(pipeline, 3)
-    for text, rows in {
-        "none": 1,
-        "cfg:2": 2,
-        "cfg:0": 1,
-        "fcfg:affected=3,invariant=1.2": 3,
-        "fcfg:affected=3,invariant=0": 2,
-        "fcfg:affected=3,invariant=1.2 of all": 2,
-        "fcfg:smiling=3,male=1,young=1": 4,
-        "fcfg:smiling=3,male=1,young=0": 3,
-    }.items():
+    two = "fcfg:affected=3,invariant="
+    costs = {"none": 1, "cfg:2": 2, "cfg:0": 1, f"{two}1.2": 3, f"{two}1.2 of all": 2}
+    ones = "fcfg:smiling=3,male=1,young="
+    costs |= {f"{two}0": 2, f"{ones}1": 4, f"{ones}0": 3}
+    for text, rows in costs.items():
         guidance, _, targets = text.partition(" of ")
         do = dict.fromkeys(binary_space().names if targets else ["smiling"], 1)
         how = {"guidance": Guidance.parse(guidance), "sampling": "ddim uniform 10"}

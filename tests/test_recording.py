@@ -83,12 +83,11 @@ def alike(one: Counterfactual, other: Counterfactual) -> None:
         assert torch.allclose(mine.residual, theirs.residual, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("solver", "guidance"),
-    [(solver, rule) for solver in SOLVERS for rule in RULES[1::2]]  # every factored one
-    + [("dpm-2m", rule) for rule in RULES[::2]],
-    ids=str,
-)
+MET = [(solver, rule) for solver in SOLVERS for rule in RULES[1::2]]  # every factored one
+MET += [("dpm-2m", rule) for rule in RULES[::2]]
+
+
+@pytest.mark.parametrize(("solver", "guidance"), MET, ids=str)
 def test_recorded_steps_answer_as_the_steps_do(recorded, plain, solver, guidance) -> None:
     pipeline = recorded(awake_model())
     guidance = guidance.replace(start=0.2, stop=0.9)  # some steps are guided, and some are not

@@ -132,14 +132,9 @@ def smile(
     return pipeline, pair
 
 
-ROWS = {  # of 6 steps up, and of 6 steps down, for each row of a prediction
-    "ddim": (6, 6),
-    "fixed-point:2": (12, 6),
-    "dpm-2m": (6, 6),
-    "heun": (11, 11),
-    "bdia:0.3": (7, 6),
-    "bdia:1.0": (7, 6),
-}
+#: Of 6 steps up, and of 6 steps down, for each row of a prediction.
+ROWS = {"ddim": (6, 6), "fixed-point:2": (12, 6), "dpm-2m": (6, 6), "heun": (11, 11)}
+ROWS |= {"bdia:0.3": (7, 6), "bdia:1.0": (7, 6)}
 
 
 @solvers

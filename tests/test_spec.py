@@ -20,22 +20,12 @@ names = st.text("abcé _-()1", min_size=1).filter(lambda name: name == name.stri
 
 
 RULES = ["cfg", "cfgpp", "apg", "fcfg", "fcfgpp", "fapg"]
-OPTIONS = {
-    "start": st.floats(0, 0.45),
-    "stop": st.floats(0.5, 1),
-    "raw": st.booleans(),
-    "eta": numbers,
-    "momentum": st.floats(-0.9, 0.9),
-    "radius": st.floats(0.1),
-}
+OPTIONS = {"start": st.floats(0, 0.45), "stop": st.floats(0.5, 1), "raw": st.booleans()}
+OPTIONS |= {"eta": numbers, "momentum": st.floats(-0.9, 0.9), "radius": st.floats(0.1)}
+options = st.fixed_dictionaries({}, optional=OPTIONS)
 
 
-@given(
-    st.sampled_from(RULES),
-    numbers,
-    st.dictionaries(names, numbers, min_size=1),
-    st.fixed_dictionaries({}, optional=OPTIONS),
-)
+@given(st.sampled_from(RULES), numbers, st.dictionaries(names, numbers, min_size=1), options)
 def test_the_text_form_parses_back(rule: str, weight: float, weights: dict, options: dict) -> None:
     make = getattr(Guidance, rule)
     made = make(**weights) if rule.startswith("f") else make(weight)

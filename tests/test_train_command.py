@@ -191,10 +191,7 @@ def test_a_run_goes_on_with_the_data_it_began_with_and_with_no_others(elsewhere,
     table = (elsewhere / "copy/metadata.csv").read_text()
     other_label = table.replace("5.png,1,fair,25", "5.png,0,fair,25")
     one_less = table.replace("\n5.png,1,fair,25", "")
-    for changed, got in (
-        (other_label, "labels"),
-        (one_less, "splits"),
-    ):
+    for changed, got in ((other_label, "labels"), (one_less, "splits")):
         (elsewhere / "copy/metadata.csv").write_text(changed)
         line = refused_at_last(capsys, *words[1:], "--data", "copy")
         assert f"run runs/faces: expected one run ({got}: " in line

@@ -103,11 +103,9 @@ def test_a_graph_with_arrows_gets_its_mechanisms_fitted(tmp_path: Path) -> None:
 def test_sheets_leave_out_what_cannot_be_answered_yet(tmp_path: Path) -> None:
     values = tiny(data={"format": "portraits-causal"}, run={"sheets": 1}).model_dump()
     levels = ["dark", "fair", "red", "grey"]
-    values["attributes"] = {
-        "smiling": {"kind": "binary"},
-        "age": {"kind": "continuous", "low": 20, "high": 80},
-        "hair": {"kind": "categorical", "levels": levels},
-    }
+    age, hair = {"low": 20, "high": 80}, {"kind": "categorical", "levels": levels}
+    values["attributes"] = {"smiling": {"kind": "binary"}, "hair": hair}
+    values["attributes"]["age"] = {"kind": "continuous"} | age
     values["graph"] = {"smiling": [], "age": [], "hair": ["age"]}
     out = train(TrainingConfig.model_validate(values), tmp_path / "run", "diffusion")
     assert len(list((out / "training/sheets").iterdir())) == 1

@@ -82,8 +82,5 @@ def draw(folder: Path, names: list[str], size: int = SIZE) -> list[Path]:
 def ask(
     pipeline: CounterfactualPipeline, files: list[Path], out: Path, **options: object
 ) -> list[Result]:
-    return generate(
-        pipeline,
-        files,
-        **{"do": {"age": 90}, "attributes": GIVEN, "sampling": 3, "out": out} | options,
-    )
+    asked = {"do": {"age": 90}, "attributes": GIVEN, "sampling": 3, "out": out} | options
+    return generate(pipeline, files, **asked)

@@ -64,17 +64,11 @@ def unet() -> tuple[tuple[nn.Module, Any], AbstractConditioner]:
 
 
 def prompted_unet(**more: Any) -> tuple[tuple[nn.Module, Any], AbstractConditioner]:
-    network = diffusers(
-        "UNet2DConditionModel",
-        sample_size=8,
-        block_out_channels=(8, 8),
-        layers_per_block=1,
-        norm_num_groups=4,
-        attention_head_dim=4,
-        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-        **{"cross_attention_dim": WIDTH} | more,
-    )
+    shape = {"sample_size": 8, "block_out_channels": (8, 8), "layers_per_block": 1}
+    shape |= {"norm_num_groups": 4, "attention_head_dim": 4, "cross_attention_dim": WIDTH}
+    blocks = {"down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D")}
+    blocks |= {"up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D")}
+    network = diffusers("UNet2DConditionModel", **blocks, **shape | more)
     return network, Lookup.prompts(SPACE, WRITE, texts)
 
 

@@ -93,15 +93,10 @@ def undistilled_flux() -> Any:
     other_tokenizer, other_encoder = _t5(WIDTH)
     scheduler = library.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True)
     scheduler.set_timesteps(sigmas=np.linspace(1, 1 / STEPS, STEPS), mu=0.459375)  # of 16 tokens
-    return library.FluxPipeline(
-        vae=autoencoder()[0],
-        text_encoder=encoder,
-        text_encoder_2=other_encoder,
-        tokenizer=tokenizer,
-        tokenizer_2=other_tokenizer,
-        transformer=flux()[0][0],
-        scheduler=scheduler,
-    )
+    texts = {"text_encoder": encoder, "text_encoder_2": other_encoder, "tokenizer": tokenizer}
+    texts |= {"tokenizer_2": other_tokenizer}
+    parts = {"vae": autoencoder()[0], "transformer": flux()[0][0], "scheduler": scheduler}
+    return library.FluxPipeline(**texts, **parts)
 
 
 PIPELINES = {"sd": stable_diffusion, "sdxl": stable_diffusion_xl}

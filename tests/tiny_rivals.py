@@ -62,12 +62,9 @@ def tiny_denoiser(
 ) -> SemanticDenoiser:
     config = SemanticConfig(**SEMANTIC.model_dump() | shape)
     torch.manual_seed(seed)
-    denoiser = SemanticDenoiser(
-        sadcg.SemanticUNet(config),
-        sadcg.SemanticEmbedder(space or binary_space(), config.latent),
-        NoiseSchedule(),
-        sadcg.SemanticEncoder(config),
-    )
+    embedder = sadcg.SemanticEmbedder(space or binary_space(), config.latent)
+    network, encoder = sadcg.SemanticUNet(config), sadcg.SemanticEncoder(config)
+    denoiser = SemanticDenoiser(network, embedder, NoiseSchedule(), encoder)
     return randomised(denoiser, 0.04, seed).eval()
 
 

@@ -18,22 +18,14 @@ from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
 from place import DEVICE
 
 SHAPE = (1, 4, 4)  # of an image
+_TWO = {"affected": 3.0, "invariant": 1.2}
 RULES = [  # global and factored
-    Guidance.cfg(3.0),
-    Guidance.fcfg(affected=3.0, invariant=1.2),
-    Guidance.cfgpp(0.02),
-    Guidance.fcfgpp(affected=0.02, invariant=0.008),
-    Guidance.apg(3.0),
-    Guidance.fapg(affected=3.0, invariant=1.2),
+    *(Guidance.cfg(3.0), Guidance.fcfg(**_TWO)),
+    *(Guidance.cfgpp(0.02), Guidance.fcfgpp(affected=0.02, invariant=0.008)),
+    *(Guidance.apg(3.0), Guidance.fapg(**_TWO)),
 ]
-
-
-ANY_RULE = [
-    Guidance.none(),
-    *RULES,
-    Guidance.contrast(1.5),
-    Guidance.parse("fcontrast:smiling=2,male=1.5,young=1"),
-]
+ANY_RULE = [Guidance.none(), *RULES, Guidance.contrast(1.5)]
+ANY_RULE += [Guidance.parse("fcontrast:smiling=2,male=1.5,young=1")]
 
 
 class MixtureNetwork(nn.Module):
@@ -211,14 +203,9 @@ def walk(
     """
     abduction, states = pipeline.abduct(faces, table, **options), list[Tensor]()
     action = pipeline.act(table, {"male": table["male"]}, keys=abduction.keys)
-    drawn = options.get("drawn_noise", False)
-    pair = pipeline.predict(
-        abduction,
-        action,
-        rule.replace(anchor=True, drawn_noise=drawn),
-        on_step=lambda record: states.append(record.trajectory.x),
-    )
-    return pair, states
+    rule = rule.replace(anchor=True, drawn_noise=options.get("drawn_noise", False))
+    told: Any = {"on_step": lambda record: states.append(record.trajectory.x)}
+    return pipeline.predict(abduction, action, rule, **told), states
 
 
 def mixture(n: int, **options: Any) -> tuple[CounterfactualPipeline, Tensor, dict]:
