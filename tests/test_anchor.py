@@ -106,13 +106,17 @@ def test_a_sweep_that_reuses_the_factual_branch_equals_one_that_does_not(pipelin
             assert torch.equal(shared.images, ask(pipeline, **how)[1].images)
 
 
-def test_the_size_of_an_anchor_counts_all_its_steps() -> None:
+def test_every_guidance_is_anchored_or_none_and_an_anchor_counts_its_steps() -> None:
     """Errors add like independent ones, and steps without an error add nothing."""
     one = torch.randn(1, 3, 2, 4, 4, generator=torch.Generator().manual_seed(0))
     size = one[0].square().mean(dim=(1, 2, 3)).sqrt()
     for steps in (1, 4, 9):
         corrections = torch.cat([one] * steps + [torch.zeros_like(one)] * 5)
         torch.testing.assert_close(Anchor(corrections, 0).size, steps**0.5 * size)
+    values: dict[str, Any] = {"do": ["male"], "guidance": ["cfg:2"], "also": {"male": ["none"]}}
+    asked = Experiment(**(values | {"anchor": True}))
+    assert asked.guidance == ("none", "cfg:2.0;anchor=true")
+    assert asked.also == {"male": ("none;anchor=true",)}
 
 
 PLAIN: dict[str, Any] = {"anchor": False, "sampling": "ddim uniform 10"}
@@ -168,10 +172,3 @@ def test_what_is_known_is_shared_as_far_as_it_can_be(pipeline) -> None:
     faces, attributes = mixture_faces(pipeline, 2)
     predictor = ConditionalPredictor(pipeline.denoiser, pipeline.denoiser.condition(attributes))
     assert _KnownPredictor(predictor, faces, faces[None], 1).init(faces) == predictor.init(faces)
-
-
-def test_an_experiment_anchors_all_guidances_or_none() -> None:
-    values: dict[str, Any] = {"do": ["male"], "guidance": ["cfg:2"], "also": {"male": ["none"]}}
-    asked = Experiment(**(values | {"anchor": True}))
-    assert asked.guidance == ("none", "cfg:2.0;anchor=true")
-    assert asked.also == {"male": ("none;anchor=true",)}

@@ -36,7 +36,7 @@ GUIDED = ["cfg:3", f"fcfg:{TWO}", "apg:3", f"fapg:{TWO}", "contrast:1.7"]
 # Levels and conversions -------------------------------------------------------------------------
 
 
-def test_a_flow_ends_in_noise_alone_and_its_shift_moves_it_there() -> None:
+def test_schedules_end_as_they_say() -> None:
     t = torch.arange(1001)
     even = NoiseSchedule("flow")
     for schedule in (even, FLOW):
@@ -48,9 +48,6 @@ def test_a_flow_ends_in_noise_alone_and_its_shift_moves_it_there() -> None:
         assert torch.equal(schedule.called(t), (1000 * noise).float())  # the network hears σ
     odds = [schedule.noise(t) / schedule.signal(t) for schedule in (even, FLOW)]
     assert torch.allclose(odds[1][:-1], 3 * odds[0][:-1], rtol=1e-9)
-
-
-def test_the_scaled_linear_schedule_is_that_of_stable_diffusion() -> None:
     betas = np.linspace(0.00085**0.5, 0.012**0.5, 1000) ** 2
     alpha = np.concatenate([[1], np.cumprod(1 - betas)])
     np.testing.assert_allclose(NoiseSchedule("scaled-linear").alpha.numpy(), alpha, rtol=1e-12)

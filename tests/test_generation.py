@@ -574,15 +574,14 @@ def test_a_bad_question_is_refused_before_anything_is_written(pipeline, faces, t
         refused(f"out {out}").by(prepare, pipeline, request)
 
 
-def test_a_picture_that_does_not_come_back_is_lost() -> None:
+def test_a_picture_that_does_not_come_back_is_lost_and_what_is_changed_is_recorded(
+    tmp_path,
+) -> None:
     lost, kept = ((0.3, 0.31), (0.0, 0.06)), ((0.3, 0.2), (0.0, 0.04), (0.3, None))
     for change, error in (*lost, *kept):
         result = Result("x.png", (8, 8), (), "given", {}, {}, reversal_error=error, change=change)
         assert result.is_lost == ((change, error) in lost)
-
-
-def test_changes_of_pictures_are_recorded_and_numbers_that_overflow_as_none(tmp_path) -> None:
-    """Bright pictures are no cause for a warning, and the record is JSON in any case."""
+    # Bright pictures are no cause for a warning, and the record is JSON in any case.
     Image.new("RGB", (20, 20), (250, 240, 230)).save(tmp_path / "big.png")
     pipeline, out = tiny_pipeline(), tmp_path / "out"
     (result,) = ask(pipeline, [tmp_path / "big.png"], out)

@@ -215,7 +215,7 @@ def test_latents_follow_their_noise_and_are_decoded_as_they_were_inferred(change
     assert not torch.allclose(other.image, pixels.image, atol=1e-3)
 
 
-def test_only_a_conditional_prior_knows_the_attributes() -> None:
+def test_the_prior_alone_knows_hidden_attributes_if_it_is_conditional() -> None:
     for prior, knows in (("conditional", True), ("exogenous", False)):
         network = fix_posterior(tiny_vae(prior=prior))
         first, second = (
@@ -223,9 +223,6 @@ def test_only_a_conditional_prior_knows_the_attributes() -> None:
         )
         assert torch.equal(first.kl, second.kl) != knows
         assert not torch.allclose(first.pixels.image, second.pixels.image, atol=1e-3)
-
-
-def test_hidden_attributes_are_as_if_they_were_zero_where_they_are_hidden() -> None:
     network = fix_posterior(tiny_vae(dropped=(1, 3)))
     for block in network.blocks:  # what the prior adds to the features, so that paths are apart
         block.prior.convolutions[-1].weight.data[6:].zero_()
@@ -240,7 +237,7 @@ def test_hidden_attributes_are_as_if_they_were_zero_where_they_are_hidden() -> N
     assert not torch.allclose(expected, whole.pixels.image)
 
 
-def test_every_parameter_has_a_gradient() -> None:
+def test_every_parameter_has_a_gradient_and_likelihoods_stay_precise_in_autocast() -> None:
     for changes in ({}, {"prior": "exogenous", "largest_latent": 4, "channels": 1}):
         network = tiny_vae(**changes)
         images = pictures(channels=network.config.channels)
@@ -249,9 +246,6 @@ def test_every_parameter_has_a_gradient() -> None:
         for name, parameter in network.named_parameters():
             assert parameter.grad is not None, name
             assert bool(parameter.grad.any()), name
-
-
-def test_likelihood_and_divergence_stay_precise_in_autocast() -> None:
     network = tiny_vae()
     drawn = noise(network)
     exact = network.free_energy(pictures(), parents(), drawn)

@@ -120,15 +120,12 @@ def test_a_target_takes_values_of_other_images_and_only_its_descendants_follow()
     assert np.array_equal(SICK.decode(after.numpy())["sick"], expected["sick"])
 
 
-def test_soft_targets_are_for_classes_that_are_not_affected() -> None:
+def test_a_batch_has_one_attribute_and_soft_targets_where_it_has_no_effect() -> None:
     interventions = TrainingInterventions(sick_scm(), sick_table(300))
     soft = {name: interventions.softened(name).tolist() for name in SICK.names}
     site = [False, True, True, True, False]
     # A descendant is not soft, and neither is a number.
     assert soft == {"sick": site, "site": [True, False, False, False, False], "age": site}
-
-
-def test_a_whole_batch_has_one_attribute_and_all_occur() -> None:
     objective = sick_objective(soft=False)
     seen = [draws_of(objective, 5, seed)[0] for seed in range(20)]
     assert all(len(attribute.unique()) == 1 for attribute in seen)

@@ -40,15 +40,12 @@ CAUSAL = (
 )
 
 
-def test_nothing_heavy_is_imported_before_it_is_used() -> None:
+def test_nothing_heavy_is_imported_before_it_is_used_nor_for_a_mistake() -> None:
     """A causal question needs no torch, and zuko only who builds a flow."""
     assert not imported_by("import fcfg") & (TYPED | {"numpy", "networkx"})
     assert not imported_by(CAUSAL) & TYPED
     every = "import fcfg; [getattr(fcfg, name) for name in fcfg.__all__]"
     assert "zuko" not in imported_by(every)
-
-
-def test_a_mistake_in_a_configuration_is_found_without_torch() -> None:
     wrong = ("nonsense=3", "model.network.base=0", "data.size=big", "model.stepps=3", "x")
     words = [["train", "portraits", "--set", each] for each in wrong]
     code = f"from fcfg.cli import main; assert [main(each) for each in {words}] == [2] * 5"

@@ -152,7 +152,7 @@ def test_where_no_calibrated_fcfg_stands_beside_a_calibrated_answer_it_is_said()
     assert checked > 5
 
 
-def test_every_frechet_distance_says_what_it_is_the_distance_to() -> None:
+def test_every_distance_and_every_return_says_of_what_it_is() -> None:
     """Changing nothing would score 0, so readers in a hurry do not meet it."""
     for page in pages.pages():
         for name in re.findall(r"<!-- generated: (\S+) -->", page.read_text("utf-8")):
@@ -160,10 +160,7 @@ def test_every_frechet_distance_says_what_it_is_the_distance_to() -> None:
             assert not re.search("FID|FD-judge", content) or "factual images" in content, name
     for page in ("README.md", "docs/choosing.md", "docs/index.md"):
         assert not re.search("FID|FD-judge|Fréchet", (pages.ROOT / page).read_text("utf-8"))
-
-
-def test_every_return_says_whose_noise_it_has() -> None:
-    """Drawn noise follows from the factual image, which who has the answer alone does not have."""
+    # Drawn noise follows from the factual image, which who has the answer alone does not have.
     checked = 0
     for page in pages.pages():
         text = page.read_text("utf-8")

@@ -126,7 +126,7 @@ def test_drawings_are_anti_aliased_and_every_factor_shows() -> None:
         assert (other.images - record.images).abs().max() > 0.02, name
 
 
-def test_illegal_questions_are_refused() -> None:
+def test_illegal_questions_are_refused_and_faces_are_drawn_as_ever() -> None:
     for name, value in {"n": 0, "seed": -1, "size": 4, "variant": "portrait"}.items():
         refused(f"portraits, {name}").by(portraits.sample, **{"n": 1, name: value})
     record = portraits.sample(3, size=8, variant="portraits-causal")
@@ -134,10 +134,7 @@ def test_illegal_questions_are_refused() -> None:
         refused(f"intervention on '{name}'").by(portraits.counterfactual, record, {name: value})
     for do in ({"hat": 1}, ["smiling"]):
         refused("intervention").by(portraits.counterfactual, record, do)
-
-
-def test_faces_are_drawn_as_ever() -> None:
-    """Models and results refer to them: hair, eyes, mouth, and beard with neck."""
+    # Models and results refer to them: hair, eyes, mouth, and beard with neck.
     bands = portraits.sample(6, seed=0, size=32).images.unflatten(2, (4, 8)).mean(dim=(0, 1, 3, 4))
     assert bands.tolist() == pytest.approx([0.2527, 0.1426, 0.0534, -0.0844], abs=5e-4)
 

@@ -163,7 +163,7 @@ def test_hidden_attributes_become_numbers_and_fine_tuning_a_part_where_it_is_con
         assert [part.name for part in read_config(name).model.parts] == parts
 
 
-def test_a_configuration_can_extend_a_preset(tmp_path: Path) -> None:
+def test_configurations_extend_presets_and_describe_what_is_not_trained(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("extends: hvae-soft-portraits\nmodel: {steps: 7}\n")
     config = read_config(str(path))
@@ -173,9 +173,6 @@ def test_a_configuration_can_extend_a_preset(tmp_path: Path) -> None:
     assert config.data == read_config("portraits").data
     path.write_text("extends: portrait\n")
     refused("extends", "'portraits'", "'portrait'").by(read_config, str(path))
-
-
-def test_a_vae_can_be_described_without_training_it() -> None:
     config = tiny("hvae")
     description, network = describe(config), config.model.build(config.inputs)
     assert description.parameters == sum(p.numel() for p in network.parameters())

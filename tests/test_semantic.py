@@ -77,7 +77,7 @@ def test_a_block_scales_and_shifts_by_time_and_scales_by_condition() -> None:
     torch.testing.assert_close(block(x, embedding), expected)
 
 
-def test_several_conditions_are_several_calls_and_bf16_is_near_the_exact_network() -> None:
+def test_networks_have_the_shapes_of_the_paper_or_are_refused() -> None:
     t = torch.tensor([1, 500, 1000])
     c = torch.randn(6, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     both = DENOISER(IMAGES, t, c)
@@ -91,9 +91,6 @@ def test_several_conditions_are_several_calls_and_bf16_is_near_the_exact_network
     rough = network.bfloat16()(IMAGES.bfloat16(), t, c.bfloat16())
     assert rough.dtype == torch.bfloat16
     assert (rough - exact).abs().mean() < 0.05 * exact.abs().mean()
-
-
-def test_shapes_that_cannot_be_computed_are_refused() -> None:
     for changes, told in (
         ({"latent": 7}, "no room for attributes"),
         ({"head_channels": 8}, "head_channels must be at least 16"),

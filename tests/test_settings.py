@@ -159,15 +159,12 @@ attributes.young={kind: categorical, levels: [0, 1]} | 'young' | quote every lev
 """
 
 
-def test_whatever_is_wrong_is_refused_in_one_line() -> None:
+def test_whatever_is_wrong_is_refused_in_one_line_and_all_of_it_at_once() -> None:
     for line in WRONG.strip().splitlines():
         override, *said = line.split(" | ")
         refused(*said).by(read_config, "portraits", [override])
     for name in NO_FOLDERS:
         refused("name", "a plain folder name").by(read_config, "portraits", [f"name={name}"])
-
-
-def test_all_that_is_wrong_with_a_configuration_is_said_at_once() -> None:
     sections = {"judge": {"width": 0}, "run": {"keep": "x"}, "modle": {}}
     refused("'modle'", "did you mean 'model'?", "'judge.width'", "'run.keep'").by(tiny, **sections)
     kinds = {"young": {"kind": "binry"}, "male": {"kind": "binary", "levels": ["a"]}}

@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import Mock, patch
 
 import numpy as np
-import pytest
 from PIL import ExifTags, Image
 from starlette.testclient import TestClient
 
@@ -162,7 +161,9 @@ def test_no_pixel_of_a_bomb_and_no_body_beyond_the_limit_is_read(client: TestCli
     check_form(reply.json()["error"], "body", f"at most {MOST_QUESTION:,} bytes")
 
 
-def test_only_the_formats_that_we_name_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_named_formats_are_tried_and_without_a_judge_attributes_are_asked_for(
+    monkeypatch,
+) -> None:
     """No other decoder of Pillow ever sees the bytes of a stranger."""
     Image.init()
     with client_of(studio_of(tiny_pipeline())) as client:
@@ -172,9 +173,6 @@ def test_only_the_formats_that_we_name_are_tried(monkeypatch: pytest.MonkeyPatch
         assert client.post("/api/images", content=WEBP).status_code == 200
         assert client.post("/api/images", content=b"P6 1 1 255").status_code == 400
     forbidden.assert_not_called()
-
-
-def test_a_model_without_a_judge_asks_for_the_attributes() -> None:
     with client_of(studio_of(tiny_pipeline(judge=False))) as client:
         told = client.post("/api/images", content=png()).json()
     assert told["readings"] == {}

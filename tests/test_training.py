@@ -199,7 +199,7 @@ def test_a_validation_loss_is_the_mean_over_images_whatever_their_batches() -> N
     assert losses[1] == pytest.approx(losses[0])
 
 
-def test_the_learning_rate_rises_then_falls() -> None:
+def test_rates_and_averages_follow_their_formulas() -> None:
     settings = Optimisation(steps=10, learning_rate=2.0, warmup=4, decay="cosine")
     course = Course("x", 0, steps=10, settings=settings)
     rates = [course.rate_at(step) for step in range(11)]
@@ -207,10 +207,7 @@ def test_the_learning_rate_rises_then_falls() -> None:
     assert (rates[7], rates[10]) == pytest.approx((1.0, 0.0))
     constant = Course("x", 0, steps=10, settings=Optimisation(steps=10, learning_rate=2.0))
     assert {constant.rate_at(step) for step in range(10)} == {2.0}
-
-
-def test_the_moving_average_warms_up_to_its_decay() -> None:
-    """Against the recursion, written out."""
+    # Against the recursion, written out.
     module = nn.Linear(1, 1, bias=False).requires_grad_(False)
     average, expected = MovingAverage(module, decay=0.5), None
     for n, value in enumerate([1.0, 5.0, -2.0, 4.0, 4.0, 0.0, 3.0, 1.0, 2.0, 8.0]):

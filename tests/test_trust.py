@@ -81,15 +81,14 @@ def doubted(pipeline: CounterfactualPipeline, images: Tensor, pair: Counterfactu
     return [bool(reasons(signals.of(i), limits, {}, {})) for i in range(len(images))]
 
 
-def test_the_time_of_a_level_is_the_nearest_and_may_be_the_earliest() -> None:
+def test_an_anchored_answer_has_the_size_of_its_correction_and_losses_the_time_of_their_level(
+    world,
+) -> None:
     world, asked = mixture_pipeline(steps=25, kind="cosine"), set[int]()
     network = world.denoiser.network
     network.register_forward_pre_hook(lambda _, inputs: asked.update(inputs[1].tolist()))
     denoising_loss(world.denoiser, *mixture_faces(world, 2))
     assert (min(asked), len(asked)) == (1, 4)
-
-
-def test_a_loss_is_that_of_denoising_with_one_noise_for_all(world) -> None:
     images, attributes = mixture_faces(world, 5)
     losses = denoising_loss(world.denoiser, images, attributes)
     assert losses.shape == (5, len(LEVELS))
