@@ -23,22 +23,11 @@ from fcfg.sampling import StepRecord, steps_along
 from place import DEVICE, anywhere
 from refusal import refused
 from tiny import small_unet
-from worlds import (
-    RULES,
-    SHAPE,
-    AdditiveNetwork,
-    MixtureNetwork,
-    binary_space,
-    independent_pipeline,
-    mixture_faces,
-    mixture_pipeline,
-    pipeline_of,
-    roots,
-)
+from worlds import SHAPE, AdditiveNetwork, binary_space, mixture_faces, mixture_pipeline, roots
 
 pytestmark = anywhere
 
-SETTINGS = [Guidance.none(), *RULES]
+SETTINGS = [Guidance.none(), *worlds.RULES]
 
 
 ask = partial(worlds.ask, sampling="ddim uniform 20")
@@ -108,7 +97,7 @@ def test_every_rule_agrees_with_the_straight_line_reference(guidance, grid, last
 def additive(steps: int = 1000) -> CounterfactualPipeline:
     generator = torch.Generator().manual_seed(0)
     directions = torch.randn(3, *SHAPE, generator=generator, dtype=torch.float64)
-    return pipeline_of(AdditiveNetwork(directions), NoiseSchedule(steps=steps), 3)
+    return worlds.pipeline_of(AdditiveNetwork(directions), NoiseSchedule(steps=steps), 3)
 
 
 def test_equal_weights_are_cfg_where_the_model_is_additive_and_only_there(pipeline) -> None:
@@ -132,10 +121,10 @@ def test_weights_zero_forget_the_attributes(pipeline) -> None:
 
 def test_factored_guidance_moves_the_invariant_attributes_less_than_cfg() -> None:
     """The paper's claim, where its assumption holds and the exact classifier is known."""
-    pipeline = independent_pipeline()
+    pipeline = worlds.independent_pipeline()
     faces, attributes = mixture_faces(pipeline, 200)
     network = pipeline.denoiser.network
-    assert isinstance(network, MixtureNetwork)
+    assert isinstance(network, worlds.MixtureNetwork)
 
     def confidence(images: Tensor, table: dict, name: str) -> float:
         """Mean probability of the attribute's value given the image, by Bayes."""

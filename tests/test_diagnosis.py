@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
+import worlds
 from browser import Reader, browsing, chromium
 from evaluations import tiny_model
 from fcfg import CounterfactualPipeline, NoiseSchedule
@@ -27,19 +28,11 @@ from fcfg.metrics import Bootstrap, Estimate, mean
 from fcfg.reports.rule_styles import TINTS
 from place import DEVICE
 from refusal import all_refused, refused_line
-from worlds import (
-    SHAPE,
-    AdditiveNetwork,
-    independent_pipeline,
-    mixture,
-    mixture_faces,
-    mixture_pipeline,
-    pipeline_of,
-)
+from worlds import independent_pipeline, mixture, mixture_faces, mixture_pipeline, pipeline_of
 
 NAMES = ("smiling", "male", "young")
-PIXELS = torch.eye(16, dtype=torch.float64).view(16, *SHAPE)  # orthogonal directions
-FACES = np.random.default_rng(0).uniform(-1, 1, (12, *SHAPE))
+PIXELS = torch.eye(16, dtype=torch.float64).view(16, *worlds.SHAPE)  # orthogonal directions
+FACES = np.random.default_rng(0).uniform(-1, 1, (12, *worlds.SHAPE))
 ONES = {name: np.ones(12, dtype=int) for name in NAMES}
 
 
@@ -86,7 +79,7 @@ def test_groups_that_add_up_have_no_gap_and_stay_apart(world: str) -> None:
         pipeline = independent_pipeline()
         found = diagnose(pipeline, *mixture_faces(pipeline, 20))
     else:
-        pipeline = pipeline_of(AdditiveNetwork(PIXELS[:3]), NoiseSchedule(), 3)
+        pipeline = pipeline_of(worlds.AdditiveNetwork(PIXELS[:3]), NoiseSchedule(), 3)
         found = heard(diagnose(pipeline, FACES, ONES))
     assert max(gap.high for gap in every_gap(found)) < 1e-9
     assert found.suggestion == fcfg.Partition({name: [name] for name in NAMES})
@@ -288,7 +281,7 @@ def test_the_verdict_names_what_is_correlated_and_what_the_judge_adds() -> None:
 
 def test_what_cannot_be_diagnosed_is_refused() -> None:
     pipeline, short = interacting(), {name: [1, 1, 1] for name in NAMES}
-    constant = pipeline_of(AdditiveNetwork(0 * PIXELS[:3]), NoiseSchedule(), 3)
+    constant = pipeline_of(worlds.AdditiveNetwork(0 * PIXELS[:3]), NoiseSchedule(), 3)
     all_refused("model", lambda: diagnose(mixture_pipeline(count=1), FACES, {"smiling": [1] * 12}))
     all_refused("attributes", lambda: diagnose(pipeline, FACES, short))
     all_refused("of 'male', 'smiling', 'young'", lambda: diagnose(constant, FACES, ONES))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
+import tiny_foreign
 from fcfg import Abduction, AttributeTokens, CausalGraph, Guidance, StructuralCausalModel, wrap
 from fcfg.diagnosis import diagnose
 from fcfg.diffusion import AttributeEmbedder, Denoiser, NoiseSchedule
@@ -25,16 +26,7 @@ from fcfg.trust.signals import LEVELS, denoising_loss
 from refusal import refused
 from studios import ask, client_of, of, png, studio_of
 from tiny import draw
-from tiny_foreign import (
-    NETWORKS,
-    SPACE,
-    WIDTH,
-    autoencoder,
-    foreign,
-    prompted_unet,
-    randomised,
-    volume_autoencoder,
-)
+from tiny_foreign import SPACE, autoencoder, foreign, prompted_unet, randomised, volume_autoencoder
 
 ASKED = {"smiling": [0, 1], "hair": ["dark", "red"]}
 LATENT = {"prompted_unet", "sdxl", "dit", "sd3", "flux", "monai_unet"}
@@ -74,7 +66,7 @@ def images(pipeline: ForeignPipeline) -> Tensor:
 
 COVERING = [
     (name, rules[(row + column) % len(rules)], SOLVERS[column], (row + column) % 2 == 0)
-    for row, name in enumerate(NETWORKS)
+    for row, name in enumerate(tiny_foreign.NETWORKS)
     for rules in [[rule for rule in RULES if name not in CLASSES or TWO not in rule]]
     for column in range(5)
 ]
@@ -205,7 +197,7 @@ def test_what_cannot_be_built_again_is_not_saved(tmp_path: Path) -> None:
         """A conditioner of a user."""
 
     unet, _ = prompted_unet()
-    pipeline = wrap(unet[0], NoiseSchedule(), scm(), Own(SPACE, WIDTH))
+    pipeline = wrap(unet[0], NoiseSchedule(), scm(), Own(SPACE, tiny_foreign.WIDTH))
     refused("conditioner", "Lookup or AttributeTokens").by(pipeline.save, tmp_path / "model")
     plain = Denoiser(nn.Identity(), network.attributes, NoiseSchedule(), channels=4)
     with refused("denoiser, network", "ForeignNetwork", "Identity"):

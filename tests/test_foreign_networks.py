@@ -16,25 +16,13 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+import tiny_foreign
 from fcfg import AttributeTokens, Autoencoder, Lookup, NoiseSchedule, wrap, wrap_pipeline
 from fcfg.diffusion.conditioners import conditioner_of
 from fcfg.diffusion.foreign import ForeignNetwork
 from fcfg.diffusion.libraries import build_network, config_of, read_network
 from refusal import all_refused, refused
-from tiny_foreign import (
-    NETWORKS,
-    NULL,
-    SCM,
-    SPACE,
-    TABLE,
-    WIDTH,
-    WRITE,
-    autoencoder,
-    foreign,
-    prompted_unet,
-    texts_and_pooled,
-    volume_autoencoder,
-)
+from tiny_foreign import NETWORKS, NULL, SCM, SPACE, TABLE, WRITE, foreign, volume_autoencoder
 
 KNOWN = SPACE.parse({"smiling": [1, 0], "hair": ["grey", "red"]})
 VALUES = torch.from_numpy(SPACE.encode(KNOWN)).float()
@@ -133,7 +121,7 @@ def test_weights_of_monai_are_found_in_a_folder_of_one_file(tmp_path: Path) -> N
 
 
 def test_codecs_give_scaled_latents_and_their_images() -> None:
-    network, _ = autoencoder()
+    network, _ = tiny_foreign.autoencoder()
     codec = Autoencoder(network, config_of(network, None), scale=0.2, shift=0.5)
     x = torch.randn(2, 3, 16, 16).clamp(-1, 1)
     z = codec.encode(x)
@@ -190,7 +178,7 @@ _MISSHAPEN += [
 
 def test_what_cannot_be_called_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     (network, _), _ = NETWORKS["dit"]()
-    wrong = Lookup.prompts(SPACE, str, texts_and_pooled)
+    wrong = Lookup.prompts(SPACE, str, tiny_foreign.texts_and_pooled)
     with refused("diffusers.DiTTransformer2DModel", "'pooled_projections'", "class_labels"):
         ForeignNetwork(network, wrong)
     with refused("diffusers.DiTTransformer2DModel", "distilled", "null condition"):
@@ -227,8 +215,8 @@ def test_what_cannot_be_wrapped_is_refused_in_one_line() -> None:
 
 
 def test_a_condition_that_does_not_fit_its_network_is_named(monkeypatch) -> None:
-    (network, _), _ = prompted_unet()
-    wide = wrap(network, NoiseSchedule(), SCM, AttributeTokens(SPACE, 2 * WIDTH))
+    (network, _), _ = tiny_foreign.prompted_unet()
+    wide = wrap(network, NoiseSchedule(), SCM, AttributeTokens(SPACE, 2 * tiny_foreign.WIDTH))
     with refused("UNet2DConditionModel", "'encoder_hidden_states'", "8x8"):
         wide.counterfactual(torch.zeros(2, 4, 8, 8), TABLE, {"smiling": 1}, sampling=2)
     monkeypatch.setattr(network, "forward", Mock(side_effect=torch.OutOfMemoryError))

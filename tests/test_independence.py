@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
+import worlds
 from fcfg import AttributeSpace, Binary, CounterfactualPipeline, Denoiser, NoiseSchedule
 from fcfg.diagnosis import diagnose
 from fcfg.diffusion.denoiser import Corruption
@@ -21,17 +22,7 @@ from fcfg.training.preflight import describe
 from place import DEVICE
 from refusal import refused
 from runs import log_of, tiny
-from worlds import (
-    SHAPE,
-    AdditiveNetwork,
-    MixtureNetwork,
-    binary_space,
-    independent_pipeline,
-    mixture_faces,
-    mixture_pipeline,
-    pipeline_of,
-    readable_embedder,
-)
+from worlds import SHAPE, AdditiveNetwork, mixture_faces, pipeline_of, readable_embedder
 
 WEIGHT = 0.7
 
@@ -63,7 +54,7 @@ def objective_of(independence: float) -> DenoisingObjective:
 
 
 def test_attributes_that_are_independent_given_the_image_do_not_interact() -> None:
-    pipeline = independent_pipeline()
+    pipeline = worlds.independent_pipeline()
     term = pipeline.denoiser.interaction(*drawn(pipeline))
     assert 0 <= term < 1e-24
     additive = pipeline_of(AdditiveNetwork(torch.eye(16).view(16, *SHAPE)[:3]), NoiseSchedule(), 3)
@@ -71,7 +62,7 @@ def test_attributes_that_are_independent_given_the_image_do_not_interact() -> No
 
 
 def exact_noise(
-    network: MixtureNetwork, x_t: Tensor, t: Tensor, stated: dict[int, float]
+    network: worlds.MixtureNetwork, x_t: Tensor, t: Tensor, stated: dict[int, float]
 ) -> Tensor:
     """The noise of one image, from a sum over the values of its attributes that fit."""
     signal_t, noise_t = network.schedule.signal(t), network.schedule.noise(t)
@@ -86,7 +77,7 @@ def exact_noise(
 
 
 def test_where_attributes_interact_the_term_is_that_of_noises_one_by_one() -> None:
-    pipeline = mixture_pipeline()
+    pipeline = worlds.mixture_pipeline()
     network, given = pipeline.denoiser.network, drawn(pipeline, 12)
     images, values, corruption, groups = given
     columns = (images, values, corruption.t, corruption.noise, groups)
@@ -128,7 +119,7 @@ def test_the_term_has_the_units_of_the_loss(kind: str) -> None:
             product = sum(visible[:, i] * visible[:, j] for i, j in combinations(range(3), 2))
             return x + 0.5 * product[:, None, None, None]
 
-    embedder = readable_embedder(binary_space())
+    embedder = readable_embedder(worlds.binary_space())
     denoiser = Denoiser(Product(), embedder, NoiseSchedule(), channels=1, parameterisation=kind)
     corruption = denoiser.draw((4, *SHAPE), torch.Generator().manual_seed(0))
     groups = torch.tensor([[1, 0, 0], [0, 1, 0]], dtype=torch.bool).expand(4, 2, 3)
@@ -197,7 +188,7 @@ def test_a_run_with_the_term_differs_and_logs_both_losses(finished: Path, tmp_pa
     [({}, None), ({"p_group": 0.0}, False), ({"p_group": 0.0, "independence": 1.0}, True)],
 )
 def test_a_diagnosis_knows_that_the_term_shows_parts(settings: dict, seen: bool | None) -> None:
-    pipeline = independent_pipeline()
+    pipeline = worlds.independent_pipeline()
     pipeline.provenance["training"] = {"model": settings}
     found = diagnose(pipeline, *mixture_faces(pipeline, 4), noised=1, times=2)
     assert found.trained_on_parts is seen

@@ -14,18 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+import evaluations
 import fake_results
-from evaluations import (
-    CFG,
-    FCFG,
-    SIZE,
-    asked,
-    counted_rows,
-    evaluation,
-    rows_of,
-    shared_model,
-    tiny_model,
-)
+from evaluations import CFG, FCFG, SIZE, asked, evaluation, rows_of, shared_model, tiny_model
 from fcfg.datasets import portraits
 from fcfg.evaluation import Result, read_results, summarise
 from fcfg.guidance import Guidance
@@ -166,7 +157,7 @@ def test_costs_count_the_cycles(tmp_path: Path) -> None:
     experiment = asked(cycles=4, do=("smiling",), guidance=(CFG,), images=2)
     costs = rows_of(experiment, shared_model())
     assert (costs["", "none"], costs["", CFG]) == (1 + 3 * 2, 2 + 3 * 3)
-    with counted_rows() as rows:
+    with evaluations.counted_rows() as rows:
         evaluation(tmp_path, experiment).run()
     assert sum(rows) == 2 * 2 * (1 + sum(costs.values()))  # images, steps; noise
 
