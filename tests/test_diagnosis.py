@@ -70,9 +70,6 @@ def every_gap(found: Diagnosis) -> list[Estimate]:
     return [estimate for gap in gaps for estimate in (gap.overall, *gap.over_time)]
 
 
-# Laws -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("world", ["additive", "independent"])
 def test_groups_that_add_up_have_no_gap_and_stay_apart(world: str) -> None:
     if world == "independent":  # exact scores of attributes that are independent given any image
@@ -222,9 +219,6 @@ def test_gaps_are_measured_on_evenly_chosen_images_and_progress_ends_below_one()
     assert 0.7 < told[-1] <= 1
 
 
-# What comes together ----------------------------------------------------------------------------
-
-
 def test_correlations_are_pearsons_of_labels_and_of_scores() -> None:
     pipeline = tiny_model("portraits-causal")
     world = fcfg.datasets.portraits.sample(60, 3, 8, "portraits-causal")
@@ -276,9 +270,6 @@ def test_the_verdict_names_what_is_correlated_and_what_the_judge_adds() -> None:
     assert not any("affected" in line for line in causes.verdict)
 
 
-# Refusals ---------------------------------------------------------------------------------------
-
-
 def test_what_cannot_be_diagnosed_is_refused() -> None:
     pipeline, short = interacting(), {name: [1, 1, 1] for name in NAMES}
     constant = pipeline_of(worlds.AdditiveNetwork(0 * PIXELS[:3]), NoiseSchedule(), 3)
@@ -288,9 +279,6 @@ def test_what_cannot_be_diagnosed_is_refused() -> None:
     options = {"threshold": 1.5, "noised": 0, "times": 1, "seed": -1, "batch_size": 0}
     for name, value in options.items():
         all_refused(name, partial(diagnose, pipeline, FACES, ONES, **{name: value}))
-
-
-# The page and the command -----------------------------------------------------------------------
 
 
 def test_the_page_needs_no_other_file_and_no_two_lines_look_alike() -> None:

@@ -5,6 +5,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,8 +24,6 @@ from fcfg.pipeline.runtime.cuda_graphs import as_recording
 from fcfg.support.hashing import digest_of
 from place import DEVICE
 from refusal import refused
-
-# Compiled ----------------------------------------------------------------------------------------
 
 COMPILED = """
 import torch
@@ -185,8 +184,6 @@ def test_what_nobody_knows_is_refused() -> None:
     assert pipeline.execution is None
 
 
-# Whatever is chosen ------------------------------------------------------------------------------
-
 MODES = [("float32", False), ("bf16", False), ("float32", True), ("bf16", True)]
 
 
@@ -248,14 +245,11 @@ def test_rows_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = awake_model().to("cpu")
     assert fitting_rows(pipeline.denoiser, (SIZE, SIZE)) == 256
     peak = iter([5_000 + 16 * 1_000])
-    for name, answer in {
-        "reset_peak_memory_stats": lambda device: None,
-        "memory_allocated": lambda device: 5_000,
-        "max_memory_allocated": lambda device: next(peak),
-        "memory_reserved": lambda device: 105_000,
-        "mem_get_info": lambda device: (900_000, 2_000_000),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, answer)
+    told: dict[str, Any] = {"reset_peak_memory_stats": None, "memory_allocated": 5_000}
+    told |= {"memory_reserved": 105_000, "mem_get_info": (900_000, 2_000_000)}
+    for name, answer in told.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, answer=answer: answer)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: next(peak))
     measured = devices._measured(pipeline.denoiser, (SIZE, SIZE))
     assert measured == (1_000_000, 1_000)
     monkeypatch.setattr(devices, "_measured", lambda *asked: measured)

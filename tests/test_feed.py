@@ -17,12 +17,7 @@ from fcfg.training.feed import Feed, rows_of_step, scales_of
 SPACE = AttributeSpace([Binary("smiling")])
 
 
-@given(
-    seed=st.integers(0, 2**40),
-    batch=st.integers(1, 9),
-    count=st.integers(1, 12),
-    epochs=st.integers(1, 3),
-)
+@given(st.integers(0, 2**40), st.integers(1, 9), st.integers(1, 12), st.integers(1, 3))
 def test_every_epoch_shows_every_example_once(seed, batch, count, epochs) -> None:
     steps = -(-epochs * count // batch)
     rows = np.concatenate([rows_of_step(seed, step, batch, count) for step in range(steps)])

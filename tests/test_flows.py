@@ -33,9 +33,6 @@ TWO = "affected=3,invariant=1.2"
 GUIDED = ["cfg:3", f"fcfg:{TWO}", "apg:3", f"fapg:{TWO}", "contrast:1.7"]
 
 
-# Levels and conversions -------------------------------------------------------------------------
-
-
 def test_schedules_end_as_they_say() -> None:
     t = torch.arange(1001)
     even = NoiseSchedule("flow")
@@ -90,8 +87,6 @@ def test_a_denoiser_predicts_what_its_schedule_says() -> None:
     assert torch.allclose(signal * (x_t - noise * flow) + noise * said, x_t, atol=1e-9)
 
 
-# Doing nothing ----------------------------------------------------------------------------------
-
 # Every solver with every rule, each under inferred and drawn noise.
 _ENDED = [grid + end for grid, end in zip(GRIDS, ("", ":0.7", "", ":0.7"), strict=True)]
 COVERING = [
@@ -145,9 +140,6 @@ def test_what_is_measured_of_noises_is_the_same_of_a_flow() -> None:
         gaps.append(found.by_attribute.overall.value)
     assert torch.allclose(*losses, atol=0.02)
     assert gaps[0] == pytest.approx(gaps[1], rel=0.1)
-
-
-# Schedulers of others ---------------------------------------------------------------------------
 
 
 class Waves(nn.Module):
@@ -323,9 +315,6 @@ def test_what_fits_no_flow_is_refused() -> None:
     for text in ("cfg++:0.02", "fcfg++:affected=0.02,invariant=0.01;raw=true"):
         asked = {"guidance": Guidance.parse(text)}
         refused("guidance cfg++", "a flow").by(pipeline.counterfactual, *question, **asked)
-
-
-# Training ---------------------------------------------------------------------------------------
 
 
 def test_times_of_training_have_their_spread_and_their_shift() -> None:

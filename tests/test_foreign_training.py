@@ -95,9 +95,6 @@ def check_answers(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (model.counterfactual(x, ASKED, nothing, **HOW).images - x).abs().max() < 1e-5
 
 
-# Networks of other libraries ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["linear", "flow"])
 def test_a_network_of_diffusers_trains_from_a_file_and_answers(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -200,9 +197,6 @@ def test_a_codec_that_is_missing_is_refused_before_the_judge_is_trained(tmp_path
     with refused("network diffusers.AutoencoderKL", "download that revision"):
         train(configuration(ours(codec=section)), tmp_path / "out", reporter=recorder)
     assert not recorder.losses
-
-
-# Latents -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["foreign", "diffusion"])

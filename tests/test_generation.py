@@ -63,49 +63,39 @@ FLAT[0x0112] = 3  # stored upside down
 RESIZED = "resized to 8 x 8"
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "channels", "more", "notes"),
-    [
-        ("a.png", "L", 1, {}, ()),
-        ("a.png", "RGB", 3, {}, ()),
-        ("a.png", "RGB", 1, {}, ("colours weighted to grey (ITU-R 601)",)),
-        ("a.png", "L", 3, {}, ("grey repeated in 3 channels",)),
-        ("a.png", "P", 3, {}, ("converted from mode P",)),
-        ("a.jpg", "CMYK", 3, {}, ("converted from mode CMYK",)),
-        ("a.png", "1", 1, {}, ("converted from mode 1",)),
-        ("a.png", "RGBA", 3, {}, ("opaque alpha channel dropped",)),
-        ("a.png", "LA", 1, {}, ("opaque alpha channel dropped",)),
-        ("a.png", "I;16", 1, {}, ("more than 8 bits: 0..65535 scaled to 0..255",)),
-        ("a.png", "I;16", 1, {"intensity": "minmax"},
-         ("more than 8 bits: its own range scaled to 0..255",)),
-        ("a.png", "L", 1, {"exif": FLAT}, ("turned upright as its EXIF says",)),
-        ("a.tiff", "RGB", 3, {"append_images": PAGES}, ("the first of several frames",)),
-        ("a.png", "L", 1, {"size": (30, 10)}, ("centre-cropped to a square", RESIZED)),
-        ("a.png", "L", 1, {"size": (10, 30), "fit": "pad"},
-         ("padded with black to a square", RESIZED)),
-        ("a.png", "L", 1, {"size": (8, 16), "fit": "stretch"},
-         ("stretched to a square", RESIZED)),
-        ("x.dcm", "L", 1, {"size": (8, 10)},
-         ("window of the DICOM file applied", "centre-cropped to a square", RESIZED)),
-    ],
-)  # fmt: skip
-def test_a_picture_is_read_as_in_training_and_every_change_is_noted(
-    tmp_path: Path, name: str, mode: str, channels: int, more: dict[str, Any], notes
-) -> None:
-    more = dict(more)
-    width, height = more.pop("size", (SIZE, SIZE))
-    wanted = Pixels(SIZE, channels, more.pop("intensity", "full"), more.pop("fit", "crop"))
-    noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    if name == "x.dcm":
-        dicom(tmp_path, noise[..., 0])
-    else:
-        picture = DEEP if mode == "I;16" else Image.fromarray(noise).convert(mode)
-        picture.save(
-            tmp_path / name, **more, **({"save_all": True} if "append_images" in more else {})
-        )
-    (found,) = read_files([tmp_path / name], wanted)
-    assert (found.notes, found.stored) == (notes, (height, width))
-    assert torch.equal(found.image, images_from_bytes(fit_picture(tmp_path / name, wanted)))
+def test_a_picture_is_read_as_in_training_and_every_change_is_noted(tmp_path: Path) -> None:
+    def check(name: str, mode: str, channels: int, *notes: str, **more: Any) -> None:
+        path, (width, height) = tmp_path / name, more.pop("size", (SIZE, SIZE))
+        wanted = Pixels(SIZE, channels, more.pop("intensity", "full"), more.pop("fit", "crop"))
+        noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+        if name == "x.dcm":
+            dicom(tmp_path, noise[..., 0])
+        else:
+            picture = DEEP if mode == "I;16" else Image.fromarray(noise).convert(mode)
+            picture.save(path, **more)
+        (found,) = read_files([path], wanted)
+        assert (found.notes, found.stored) == (notes, (height, width))
+        assert torch.equal(found.image, images_from_bytes(fit_picture(path, wanted)))
+
+    check("a.png", "L", 1)
+    check("a.png", "RGB", 3)
+    check("a.png", "RGB", 1, "colours weighted to grey (ITU-R 601)")
+    check("a.png", "L", 3, "grey repeated in 3 channels")
+    for name, mode, channels in (("a.png", "P", 3), ("a.jpg", "CMYK", 3), ("a.png", "1", 1)):
+        check(name, mode, channels, f"converted from mode {mode}")
+    for mode, channels in (("RGBA", 3), ("LA", 1)):
+        check("a.png", mode, channels, "opaque alpha channel dropped")
+    for intensity, scaled in (("full", "0..65535"), ("minmax", "its own range")):
+        note = f"more than 8 bits: {scaled} scaled to 0..255"
+        check("a.png", "I;16", 1, note, intensity=intensity)
+    check("a.png", "L", 1, "turned upright as its EXIF says", exif=FLAT)
+    several = {"append_images": PAGES, "save_all": True}
+    check("a.tiff", "RGB", 3, "the first of several frames", **several)
+    cropped = "centre-cropped to a square", RESIZED
+    check("a.png", "L", 1, *cropped, size=(30, 10))
+    check("a.png", "L", 1, "padded with black to a square", RESIZED, size=(10, 30), fit="pad")
+    check("a.png", "L", 1, "stretched to a square", RESIZED, size=(8, 16), fit="stretch")
+    check("x.dcm", "L", 1, "window of the DICOM file applied", *cropped, size=(8, 10))
 
 
 def test_how_a_model_was_trained_says_how_its_pictures_are_read(faces, tmp_path: Path) -> None:

@@ -71,14 +71,10 @@ def test_a_number_that_could_be_a_level_or_its_position_is_refused() -> None:
 
 def test_columns_stay_columns_through_slices_and_arithmetic() -> None:
     codes = DIGIT.parse(["4", "1", "3"])
-    for made, names in (
-        (codes[1:], "13"),
-        (codes[[2, 0]], "34"),
-        ((codes + np.array([1, 1, 1])) % 4, "124"),
-        (np.repeat(codes, 2), "441133"),
-        (codes.copy(), "413"),
-    ):
-        assert DIGIT.labels(DIGIT.parse(made)) == list(names)
+    made = codes[1:], codes[[2, 0]], (codes + np.array([1, 1, 1])) % 4, np.repeat(codes, 2)
+    for column, names in zip(made, ("13", "34", "124", "441133"), strict=True):
+        assert DIGIT.labels(DIGIT.parse(column)) == list(names)
+    assert DIGIT.labels(DIGIT.parse(codes.copy())) == list("413")
     for lost in (codes == 0, np.concatenate([codes, codes]), pickle.loads(pickle.dumps(codes))):
         refused("attribute 'digit'", "or its position").by(DIGIT.parse, lost)
     refused("attribute 'digit'", "code 0 to 3", "4.0 in row 0").by(DIGIT.parse, codes + 1)

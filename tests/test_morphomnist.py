@@ -23,8 +23,6 @@ from stored import shared
 from tiny import pipeline_over
 from trees import morphomnist, ring, space_of, usual
 
-# The file ----------------------------------------------------------------------------------------
-
 
 def test_images_are_padded_and_keep_their_labels_and_the_published_test_split(tmp_path) -> None:
     config = morphomnist(tmp_path)
@@ -71,9 +69,6 @@ def test_another_file_broken_bytes_and_unknown_attributes_are_refused(tmp_path: 
     refused("morphomnist.npz", "CRC").by(config.load, space_of(config))
     path.write_bytes(b"no archive")
     refused("morphomnist.npz", "allow_pickle").by(config.listing, space_of(config))
-
-
-# Measurements ------------------------------------------------------------------------------------
 
 
 def rings(values: list[tuple[float, float]], **more: float) -> Tensor:
@@ -164,9 +159,6 @@ def test_measured_values_agree_with_the_published_ones() -> None:
     ):
         assert np.corrcoef(measured, published)[0, 1] > r
         assert abs(measured - published).mean() < error
-
-
-# Evaluation --------------------------------------------------------------------------------------
 
 
 def test_evaluation_measures_what_can_be_measured_and_reads_the_rest(tmp_path: Path) -> None:

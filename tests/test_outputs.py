@@ -81,9 +81,6 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         make_folder(Path("/proc/nothing/here"))
 
 
-# What the commands make of it -------------------------------------------------------------------
-
-
 def test_a_report_spares_the_files_of_others(tmp_path: Path, capsys) -> None:
     run, other = (make_results(tmp_path / f"run{n}", n=n) for n in (4, 5))
     out = tmp_path / "out"

@@ -205,9 +205,6 @@ def test_a_full_queue_and_a_want_of_room_are_replies_and_no_errors_of_the_server
     refused(reply, 503, "few large ones at once", "try again in a moment")
 
 
-# Bodies ------------------------------------------------------------------------------------------
-
-
 def request_of(pieces: AsyncIterator[bytes]) -> Request:
     """A request whose body comes in pieces; after the last one, more is announced for ever."""
 

@@ -128,9 +128,6 @@ def test_encoders_may_be_missing_and_autoencoders_that_overflow_are_kept_in_floa
     assert answer(model).isfinite().all()
 
 
-# LoRA -----------------------------------------------------------------------------------------
-
-
 def with_lora(name: str) -> Any:
     """A pipeline with a LoRA that is not fused."""
     peft = pytest.importorskip("peft", reason="needs peft, which no extra installs")
