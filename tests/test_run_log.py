@@ -28,13 +28,16 @@ def log(tmp_path: Path) -> RunLog:
     return log
 
 
-def test_every_event_is_a_line_and_rewinding_forgets_later_steps(log, tmp_path) -> None:
+def test_every_event_is_a_line_and_what_was_there_stays(log: RunLog) -> None:
     before = log.entries()
     assert before[1] == {"part": "judge", "step": 2, "loss": 0.5, "rate": 2.0}
     again = RunLog(log.path.parent)
     again.write("scm", 1, loss=0.0)
     again.close()
     assert again.entries() == [*before, {"part": "scm", "step": 1, "loss": 0.0}]
+
+
+def test_rewinding_forgets_later_steps_of_one_part_only(log: RunLog, tmp_path: Path) -> None:
     log.rewind("judge", 2)
     assert steps(log) == [("judge", 1), ("judge", 2), *(("diffusion", n) for n in range(1, 5))]
     log.rewind("diffusion", 0)
