@@ -63,24 +63,18 @@ class Record:
     def table(self) -> list[list[str]]:
         """Return the title of each column, then the cells of each row, as text."""
         texts = ["", "precision", "images", "rows", "first call", "seconds"]
-        return [
-            [*texts, "images/s", "rows/s", "speed-up", "of chip"],
-            *([*_texts(row), *self._rates(row)] for row in self.rows),
-        ]
+        head = [*texts, "images/s", "rows/s", "speed-up", "of chip"]
+        return [head, *map(self._cells, self.rows)]
 
-    def _rates(self, row: Measurement) -> list[str]:
+    def _cells(self, row: Measurement) -> list[str]:
         reference, seconds = self.rows[0], row.seconds
         images, rows = (count and seconds and count / seconds for count in (row.images, row.rows))
         ratio = seconds and reference.seconds and reference.seconds / seconds
         ratio = ratio if row.images == reference.images else None
-        share = number(rows and rows * self.row_seconds, ".1%")
-        return [number(images), number(rows), number(ratio, ".2f", "×"), share]
-
-
-def _texts(row: Measurement) -> list[str]:
-    name = f"{row.name} ({row.note})" if row.note else row.name
-    first, seconds = number(row.cold, unit=" s"), number(row.seconds)
-    return [name, row.precision, number(row.images), number(row.rows), first, seconds]
+        numbers = [number(row.images), number(row.rows), number(row.cold, unit=" s")]
+        numbers += [number(seconds), number(images), number(rows), number(ratio, ".2f", "×")]
+        name = f"{row.name} ({row.note})" if row.note else row.name
+        return [name, row.precision, *numbers, number(rows and rows * self.row_seconds, ".1%")]
 
 
 def number(value: float | None, spec: str = "", unit: str = "") -> str:

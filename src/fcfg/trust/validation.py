@@ -25,7 +25,7 @@ from fcfg.support.errors import InputError, check_integer, quoted
 from fcfg.support.images import ImagesLike, image_keys
 from fcfg.support.progress import OnProgress
 from fcfg.support.tables import TableLike
-from fcfg.trust.signals import loss_signals, measure_trust, read_of, surprise
+from fcfg.trust.signals import denoising_loss, loss_signals, measure_trust, read_of, surprise
 
 #: Share of ordinary images that each kind of signal may exceed: few false alarms, even together.
 SHARE = 0.01
@@ -87,7 +87,7 @@ def trust_thresholds(
     drawn_noise = any(rule.drawn_noise for rule in used.values())
     chosen = chosen_sampling(sampling, pipeline.calibration, anchored, drawn_noise)
     first, few = x[:count], {name: column[:count] for name, column in table.items()}
-    losses = loss_signals(denoiser, first, few, batch_size)
+    losses = loss_signals(denoising_loss(denoiser, first, few, batch_size=batch_size))
     report: OnProgress = on_progress or (lambda share: None)
     report(start := 1 / (1 + len(space)))
     keys, found = image_keys(first), dict[str, list[Tensor]]()
