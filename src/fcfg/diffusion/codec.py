@@ -73,7 +73,6 @@ class Autoencoder(AbstractCodec):
         return (_mean(self.network.encode(pixels)) - self.shift).to(images.dtype) * self.scale
 
     def decode(self, latents: Tensor) -> Tensor:
-        """Return the images of latents."""
         weight = next(self.network.parameters())
         output = self.network.decode((latents / self.scale + self.shift).to(weight.dtype))
         output = getattr(output, "sample", output)

@@ -185,7 +185,6 @@ class Lookup(AbstractConditioner):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the tables."""
         return self._names
 
     @property
@@ -204,12 +203,10 @@ class Lookup(AbstractConditioner):
         return number
 
     def forward(self, values: Values, visible: Visible) -> dict[str, Tensor]:
-        """Look the rows up."""
         number = self.number(values, visible)
         return {name: table[number] for name, table in self.tables.items()}
 
     def to_config(self) -> dict[str, Any]:
-        """Return name, shape and type of each table."""
         about = {
             name: [str(table.dtype).removeprefix("torch."), *table.shape[1:]]
             for name, table in self.tables.items()
@@ -218,7 +215,6 @@ class Lookup(AbstractConditioner):
 
     @classmethod
     def from_config(cls, space: AttributeSpace, config: Mapping[str, Any]) -> Self:
-        """Build empty tables."""
         rows, about = _count_settings(space), config["tables"].items()
         tables = {n: torch.empty(rows, *s, dtype=getattr(torch, d)) for n, (d, *s) in about}
         return cls(space, tables, config["separate"])
@@ -282,17 +278,14 @@ class AttributeTokens(AbstractConditioner):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the arguments."""
         return (self.tokens,) if self.pooled is None else (self.tokens, self.pooled)
 
     def forward(self, values: Values, visible: Visible) -> dict[str, Tensor]:
-        """Return the tokens, and their mean."""
         tokens = self.embedder(values.to(self.hidden.dtype)).unflatten(1, self.hidden.shape)
         tokens = torch.where(visible[..., None], tokens, self.hidden)
         return dict(zip(self.names, (tokens, tokens.mean(dim=1)), strict=False))
 
     def to_config(self) -> dict[str, Any]:
-        """Return the arguments."""
         own = {"width": self.width, "tokens": self.tokens, "pooled": self.pooled}
         return {"kind": self.kind, **own}
 
