@@ -217,7 +217,6 @@ class AbstractDrawnData(AbstractDiskData, frozen=True):
     split_seed: int = 0  #: seed for the split
 
     def with_splits(self, cases: Sequence[Case]) -> Sequence[Case]:
-        """Give each case its split: drawn by group where the labels say none."""
         if not cases or cases[0].split:
             return cases
         groups = [case.name if case.group is None else case.group for case in cases]

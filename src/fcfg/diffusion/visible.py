@@ -44,11 +44,9 @@ class VisibleAttributes(AbstractEmbedder):
 
     @property
     def condition_width(self) -> int:
-        """Count of values and attributes."""
         return len(self.owner)
 
     def forward(self, values: Float[Tensor, "batch values"]) -> Condition:
-        """Return values that are all visible."""
         return torch.cat([values, values.new_ones(len(values), len(self.space))], dim=1)
 
     def masked(

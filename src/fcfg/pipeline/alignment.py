@@ -146,11 +146,9 @@ class AlignedPredictor(AbstractPredictor):
         self.conditions = (branch.condition, nulls.flatten(0, 1))
 
     def init(self, x: Images) -> State:
-        """Return the number of the first step."""
         return (torch.zeros(1, dtype=torch.int64, device=x.device),)
 
     def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
-        """Predict with the null condition of this step."""
         (index,) = state
         guided = self.branch.predictor(self.nulls.index_select(0, index)[0])
         prediction, _ = guided.predict(x, step, guided.init(x))

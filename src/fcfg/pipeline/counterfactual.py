@@ -112,7 +112,6 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
 
     @classmethod
     def networks(cls, image_model: Denoiser) -> dict[str, nn.Module]:
-        """Return the network, the embedder, and a codec whose weights are in no other place."""
         own = {"network": image_model.network, "embedder": image_model.embedder}
         return own | stored_codec(image_model.codec)
 

@@ -32,7 +32,6 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
 
     @classmethod
     def describe(cls, image_model: Denoiser) -> dict[str, Any]:
-        """Return what the denoiser is made of."""
         network, schedule, codec = (
             _network_of(image_model),
             image_model.schedule,
@@ -50,7 +49,6 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
 
     @classmethod
     def networks(cls, image_model: Denoiser) -> dict[str, nn.Module]:
-        """Return the modules whose weights are in no other place."""
         network = _network_of(image_model)
         parts: dict[str, nn.Module] = {"conditioner": network.conditioner}
         if network.source is None:
@@ -59,7 +57,6 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
         return {name: part for name, part in parts.items() if part.state_dict()}
 
     def build(self, space: AttributeSpace, network: nn.Module | None) -> Denoiser:
-        """Return the denoiser; weights that were stored are read later."""
         module = self.network
         conditioner = conditioner_of(space, self.conditioner)
         foreign = ForeignNetwork(module.build(), conditioner, module.config, module.place)

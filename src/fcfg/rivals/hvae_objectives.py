@@ -43,7 +43,6 @@ class FreeEnergyObjective(AbstractObjective[HVAE]):
         self._beta = beta
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
-        """Draw the noise of the latents; then the path that is not told some attributes."""
         noise = _latent_noise(self.subject, shape[0], generator)
         if not self.subject.config.dropped:
             return noise
@@ -201,7 +200,6 @@ class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
         """Compile nothing, since the causal model interrupts the computation."""
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Return the network, whose loss descends, and the multiplier, whose loss ascends."""
         multiplier = {"params": [self.subject.multiplier], "weight_decay": 0.0}
         ascending = {"factor": self._multiplier_rate, "maximize": True}
         return [{"params": list(self.subject.network.parameters())}, multiplier | ascending]

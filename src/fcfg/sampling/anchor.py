@@ -154,7 +154,6 @@ class _KnownPredictor(AbstractPredictor):
         return self._predictor.init(x)
 
     def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
-        """Combine the known evaluations, or evaluate other images."""
         if x is not self._x:
             return self._predictor.predict(x, step, state)
         prediction, state = self._predictor.combine(x, step, self._evaluations, state)

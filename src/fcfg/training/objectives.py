@@ -148,7 +148,6 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
         return *draws, self.subject.draw_groups(shape[0], copy)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
-        """Return the draws as in training, with the whole condition, and without it."""
         alone = draws if self._independence == 0 else (*draws[:-1], draws[-1][:0])  # no groups
         t, noise, keep, *rest = alone
         variants: dict[str, Draws] = {
