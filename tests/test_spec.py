@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fcfg import CausalGraph, Guidance, NoiseSchedule, Partition
 from fcfg.guidance import APG, CFG, CFGPlusPlus
-from fcfg.guidance.options import Options
+from fcfg.guidance.rule import Options
 from refusal import refused
 
 GRAPH = CausalGraph({"age": [], "finding": ["age"], "sex": []})

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias, TypeVar
+from typing import ClassVar, Literal, TypeAlias, TypedDict, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from fcfg.diffusion.prediction import Images, Prediction, State, Step
 from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.guidance.options import COMMON_OPTIONS
 from fcfg.support.errors import InputError, short
 from fcfg.support.images import per_image
 from fcfg.support.options import check_options, check_registrable, is_number
@@ -32,6 +31,29 @@ Times: TypeAlias = Int[Tensor, "steps"]
 #: Rules by name; :func:`register_rule` adds to them.
 RULES: dict[str, type[AbstractRule]] = {}
 UNGUIDED = "none"  # the name of the plain conditional model
+
+
+class CommonOptions(TypedDict, total=False):
+    """Options of every guidance."""
+
+    start: float
+    stop: float
+    tolerance: float
+    anchor: bool
+    align: int
+    drawn_noise: bool
+
+
+class Options(CommonOptions, total=False):
+    """Options of every guidance and of the rules of this package."""
+
+    eta: float
+    momentum: float
+    radius: float
+    raw: bool
+
+
+COMMON_OPTIONS = tuple(CommonOptions.__annotations__)
 
 
 @dataclass(frozen=True)

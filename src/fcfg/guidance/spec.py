@@ -26,8 +26,14 @@ from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.contrast import Contrast
 from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
-from fcfg.guidance.options import COMMON_OPTIONS, Options
-from fcfg.guidance.rule import RULES, UNGUIDED, AbstractRule, StepWeights
+from fcfg.guidance.rule import (
+    COMMON_OPTIONS,
+    RULES,
+    UNGUIDED,
+    AbstractRule,
+    Options,
+    StepWeights,
+)
 from fcfg.support.errors import (
     InputError,
     check_among,
