@@ -25,7 +25,7 @@ from fcfg.evaluation.result_files import read_results
 from fcfg.generation import find_pictures
 from fcfg.metrics import find_lpips
 from fcfg.sheet import heatmap
-from fcfg.support.csv_files import read_columns
+from fcfg.support.tables import read_columns
 from fcfg.training import read_config
 from refusal import refused
 

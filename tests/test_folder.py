@@ -16,7 +16,7 @@ from face_folder import SPACE, faces, picture
 from fcfg.datasets.base import Splits, split_by_group
 from fcfg.datasets.folder import FolderData
 from fcfg.datasets.loading import cache_folder
-from fcfg.support.csv_files import read_columns
+from fcfg.support.tables import read_columns
 from refusal import refused
 
 
@@ -214,7 +214,7 @@ def test_tables_may_end_in_an_empty_line_and_begin_with_a_mark(tmp_path: Path) -
 
 
 def test_what_a_small_file_becomes_is_bounded(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("fcfg.support.csv_files._CELLS", 1000)
+    monkeypatch.setattr("fcfg.support.tables._CELLS", 1000)
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"text,1\n" * 500))
     texts = read_columns(path)["a"]

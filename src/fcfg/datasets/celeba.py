@@ -30,8 +30,8 @@ from fcfg.datasets.base import Case
 from fcfg.datasets.columns import LabelTable, Row, find_file
 from fcfg.datasets.loading import AbstractDiskData
 from fcfg.datasets.pixels import Source
-from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
+from fcfg.support.tables import check_columns
 
 _SOURCE = "https://github.com/switchablenorms/CelebAMask-HQ"
 _AGAIN = f"get the file again from {_SOURCE}"

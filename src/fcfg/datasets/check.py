@@ -33,10 +33,10 @@ from fcfg.datasets.columns import parse_column
 from fcfg.datasets.folder import METADATA, FolderData, Labels, read_metadata
 from fcfg.datasets.guesses import guess_attribute
 from fcfg.datasets.pixels import read_all
-from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.hashing import hex_digest
 from fcfg.support.pictures import NIFTI, SUFFIXES, Cube, Pixels
+from fcfg.support.tables import check_columns
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Kinds: TypeAlias = "Counter[tuple[tuple[int, ...], str]]"  # sizes and modes in the files

@@ -27,8 +27,8 @@ from fcfg.causal.attributes import (
     Table,
 )
 from fcfg.causal.codes import binary_code, number
-from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError, listed, quoted, refuse_all
+from fcfg.support.tables import check_columns, read_columns
 
 _MISSING = {"", "nan", "na", "n/a", "null", "?"}
 _BINARY = "0 or 1 (or true, false, yes, no)"

@@ -27,8 +27,8 @@ from fcfg.datasets.base import Case, Channels, Fractions, Size
 from fcfg.datasets.columns import LabelTable, is_missing
 from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
-from fcfg.support.csv_files import check_columns
 from fcfg.support.pictures import Fit, Intensity
+from fcfg.support.tables import check_columns
 
 
 def _table(name: str, columns: str) -> LabelTable:

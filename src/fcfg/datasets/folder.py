@@ -22,9 +22,9 @@ from fcfg.datasets.base import Case
 from fcfg.datasets.columns import parse_column
 from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
-from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError
 from fcfg.support.pictures import Cube, Fit, Intensity, Pixels, Window
+from fcfg.support.tables import check_columns, read_columns
 
 METADATA = "metadata.csv"
 Labels: TypeAlias = Mapping[str, Sequence[str]]  # by name of the column

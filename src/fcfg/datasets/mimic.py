@@ -35,8 +35,8 @@ from fcfg.datasets.base import SPLITS, Case, Channels, Fractions, Size
 from fcfg.datasets.columns import LabelTable, Row, find_file
 from fcfg.datasets.loading import AbstractDrawnData
 from fcfg.datasets.pixels import Source
-from fcfg.support.csv_files import check_columns
 from fcfg.support.pictures import Fit
+from fcfg.support.tables import check_columns
 
 _SOURCE = "https://physionet.org/content/mimic-cxr-jpg/"
 _HOSPITAL = "https://physionet.org/content/mimiciv/ (folder hosp)"

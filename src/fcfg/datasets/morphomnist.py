@@ -30,8 +30,8 @@ from fcfg.datasets.base import Case, Channels, Measure, Size, split_by_group
 from fcfg.datasets.columns import find_file
 from fcfg.datasets.loading import AbstractDiskData
 from fcfg.datasets.pixels import Source
-from fcfg.support.csv_files import check_columns
 from fcfg.support.errors import InputError
+from fcfg.support.tables import check_columns
 
 _SOURCE = "https://github.com/biomedia-mira/causal-gen, packed as fcfg.datasets.morphomnist says"
 _FILE, _SIDE = "morphomnist.npz", 28

@@ -19,9 +19,9 @@ from fcfg.causal.intervention import Intervention, from_text, intervened
 from fcfg.datasets.columns import parse_table
 from fcfg.judge import Reading
 from fcfg.model import AUTO, AttributesLike
-from fcfg.support.csv_files import check_columns, read_columns
 from fcfg.support.errors import InputError, listed, together
 from fcfg.support.options import parse_pairs
+from fcfg.support.tables import check_columns, read_columns
 
 JUDGE = "judge"
 FILE = "file_name"  # the column of a table that names the pictures

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fcfg.storage.hub import CARD, HubName
-from fcfg.support.csv_files import read_columns
+from fcfg.support.tables import read_columns
 
 if TYPE_CHECKING:
     from fcfg.model.parts import AbstractModel

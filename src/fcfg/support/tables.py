@@ -1,13 +1,27 @@
-"""Tables of attributes as users hold them: columns by name, rows, or a data frame."""
+"""Tables of attributes as users hold them: columns by name, rows, a data frame, or CSV files.
+
+Files are read strictly and within bounds, plain or compressed with gzip.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
-from typing import Any, Protocol, TypeAlias, cast
+import csv
+import gzip
+import os
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Protocol, TextIO, TypeAlias, cast
 
 from numpy.typing import ArrayLike
 
-from fcfg.support.errors import InputError, quoted, short
+from fcfg.support.errors import InputError, listed, quoted, refuse_all, short
+
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}  # of other dialects
+_ROW = 2**20  # characters of the longest row
+_CELLS = 10**8  # values kept from all columns together: about a gigabyte
 
 
 class Frame(Protocol):
@@ -65,3 +79,88 @@ def check_lengths(columns: Mapping[str, Sized], rows: int | None) -> None:
         got = f"lengths {lengths}" if others else first
         do = "give one value for each image in every column"
         raise InputError("attributes", expected=expected, got=got, do=do)
+
+
+def read_columns(path: Path, wanted: Iterable[str] | None = None) -> dict[str, list[str]]:
+    """Read columns of a ``.csv`` or ``.csv.gz`` file as strings."""
+    try:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+            return _columns(path, _rows(path, file), wanted)
+    except (csv.Error, UnicodeDecodeError, EOFError, OSError) as error:
+        expected = "a comma-separated table in UTF-8 that can be read"
+        got = getattr(error, "strerror", None) or f"{error}"
+        do = "save or download it again" if os.path.isfile(path) else "check the path"
+        raise InputError(str(path), expected=expected, got=got, do=do) from error
+
+
+def check_columns(where: str, wanted: Iterable[str], columns: Collection[str]) -> None:
+    """Refuse a table that lacks a wanted column."""
+
+    def fault(name: str) -> InputError:
+        close = get_close_matches(name, columns, n=1)
+        do = f"if you mean '{close[0]}', rename one of the two" if close else "add it"
+        expected, got = f"a column '{name}'", f"columns {quoted(columns)}"
+        return InputError(where, expected=expected, got=got, do=do)
+
+    refuse_all(fault(name) for name in wanted if name not in columns)
+
+
+def _rows(path: Path, file: TextIO) -> Iterator[list[str]]:
+    """Parse rows of bounded length; a quoted value may span several lines."""
+    length = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal length
+        while line := file.readline(_ROW + 1):
+            length += len(line)
+            if length > _ROW:
+                raise _too_large(path, f"rows of at most {_ROW:,} characters", "a longer one")
+            yield line
+
+    for row in csv.reader(lines(), strict=True):
+        length = 0
+        yield row
+
+
+def _columns(
+    path: Path, rows: Iterator[list[str]], wanted: Iterable[str] | None
+) -> dict[str, list[str]]:
+    header = next(rows, [])
+    _check_header(path, header)
+    names = header if wanted is None else list(wanted)
+    check_columns(str(path), names, header)
+    columns = {name: (header.index(name), list[str]()) for name in names}
+    cells = 0
+    for line, row in enumerate(rows, start=2):
+        if not row:  # an empty line, as editors leave at the end
+            continue
+        if len(row) != len(header):
+            expected, do = f"{len(header)} values", "quote values that contain commas"
+            raise InputError(f"{path}, line {line}", expected=expected, got=f"{len(row)}", do=do)
+        cells += len(columns)
+        if cells > _CELLS:
+            raise _too_large(path, f"at most {_CELLS:,} values", f"more, after {line:,} lines")
+        for index, values in columns.values():
+            values.append(sys.intern(row[index]))  # texts that recur are stored once
+    return {name: values for name, (_, values) in columns.items()}
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    doubled = [name for name, count in Counter(header).items() if count > 1]
+    others = [name for mark, name in _SEPARATORS.items() if mark in "".join(header)]
+    if len(header) == 1 and others:
+        got = f"{others[0]} in its first line, and no comma"
+        expected, do = "commas between the columns", "save it with commas as separators"
+    elif doubled or not header:
+        got = f"{listed(doubled)} more than once" if doubled else "an empty file"
+        expected, do = "a first line that names every column once", "add or correct the first line"
+    else:
+        return
+    raise InputError(str(path), expected=expected, got=got, do=do)
+
+
+def _too_large(path: Path, expected: str, got: str) -> InputError:
+    return InputError(
+        str(path), expected=expected, got=got, do="remove rows or columns that are not needed"
+    )
