@@ -55,6 +55,7 @@ class GuidedPredictor(TwoStagePredictor):
         return ConditionalPredictor(self.denoiser, self.conditions[0])
 
     def asked(self, *, guided: bool) -> list[tuple[Condition, bool]]:
+        """Return the conditions of guided steps, or the whole condition."""
         if not guided:
             return self._plain.asked(guided=False)
         sets = self.conditions[1].split(len(self.conditions[0]))
