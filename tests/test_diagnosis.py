@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from fcfg.diagnosis.pushes import measure_gaps
 from fcfg.metrics import Bootstrap, Estimate, mean
 from fcfg.reports.rule_styles import TINTS
 from place import DEVICE
-from refusal import all_refused, refused_line
+from refusal import refused, refused_line
 from worlds import independent_pipeline, mixture, mixture_faces, mixture_pipeline, pipeline_of
 
 NAMES = ("smiling", "male", "young")
@@ -273,12 +272,12 @@ def test_the_verdict_names_what_is_correlated_and_what_the_judge_adds() -> None:
 def test_what_cannot_be_diagnosed_is_refused() -> None:
     pipeline, short = interacting(), {name: [1, 1, 1] for name in NAMES}
     constant = pipeline_of(worlds.AdditiveNetwork(0 * PIXELS[:3]), NoiseSchedule(), 3)
-    all_refused("model", lambda: diagnose(mixture_pipeline(count=1), FACES, {"smiling": [1] * 12}))
-    all_refused("attributes", lambda: diagnose(pipeline, FACES, short))
-    all_refused("of 'male', 'smiling', 'young'", lambda: diagnose(constant, FACES, ONES))
+    refused("model").by(diagnose, mixture_pipeline(count=1), FACES, {"smiling": [1] * 12})
+    refused("attributes").by(diagnose, pipeline, FACES, short)
+    refused("of 'male', 'smiling', 'young'").by(diagnose, constant, FACES, ONES)
     options = {"threshold": 1.5, "noised": 0, "times": 1, "seed": -1, "batch_size": 0}
     for name, value in options.items():
-        all_refused(name, partial(diagnose, pipeline, FACES, ONES, **{name: value}))
+        refused(name).by(diagnose, pipeline, FACES, ONES, **{name: value})
 
 
 def test_the_page_needs_no_other_file_and_no_two_lines_look_alike() -> None:

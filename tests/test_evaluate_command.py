@@ -28,7 +28,7 @@ from fcfg.reports import compare
 from fcfg.sampling import as_sampling
 from fcfg.support import progress
 from fcfg.support.config_files import to_yaml
-from refusal import all_refused, refused, refused_line, typed
+from refusal import refused, refused_line, typed
 from terminals import Terminal
 
 GRAPH = portraits.graph("portraits")
@@ -95,9 +95,6 @@ def test_what_is_missing_unknown_or_does_not_fit_is_one_line(
     assert not Path("new").exists()
 
 
-# Experiments ------------------------------------------------------------------------------------
-
-
 def test_the_list_has_every_experiment_that_fits_with_its_title(model, capsys) -> None:
     for words, graph in (([], None), ([model], GRAPH)):
         lines = typed(capsys, "evaluate --list", *words).out.splitlines()
@@ -145,9 +142,6 @@ def test_a_model_of_a_folder_is_evaluated_in_one_line(tmp_path: Path, monkeypatc
     header = read_results("runs/evaluate/digits/fid").header
     assert (header["experiment"], header["continuous"]) == ("fid", "quantiles")
     assert {do for do, _ in header["questions"]} == {"smiling", "male", "young"}
-
-
-# Runs -------------------------------------------------------------------------------------------
 
 
 def test_a_run_shows_its_table_and_writes_its_report(model, mine, capsys) -> None:
@@ -236,9 +230,6 @@ def test_an_interrupted_run_says_how_to_go_on(model, mine, monkeypatch, capsys) 
     assert 0 < read_results("run").missing < 6
 
 
-# A terminal -------------------------------------------------------------------------------------
-
-
 def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make_results(tmp_path, 20, pictures=0, settings=("none", "cfg:3.0"))
     comparison = compare(folder)
@@ -300,7 +291,8 @@ def test_a_bar_is_for_those_who_watch_and_lines_for_those_who_read_later(
 def test_a_device_that_is_not_there_is_refused_and_processes_have_a_gpu_each(monkeypatch) -> None:
     auto, cpu, *others = (Computing(device=name) for name in ("auto", "cpu", "gpu", "cuda"))
     assert auto.target == cpu.target == "cpu"  # tests hide what there is
-    all_refused("device", *(partial(getattr, each, "target") for each in others))
+    for each in others:
+        refused("device").by(getattr, each, "target")
 
     # Not every launcher says how many processes there are.
     def own(gpus: int, rank: int | None = None, processes: int | None = None) -> int:

@@ -27,7 +27,7 @@ from fcfg.sheet import NEUTRAL, SCALES, difference_map, difference_scale
 from fcfg.support.images import images_from_bytes, read_images
 from fcfg.support.pictures import Pixels, fit_picture
 from kills import ended_after, kill_again_and_again, printed_elsewhere
-from refusal import all_refused, refused
+from refusal import refused
 from tiny import GIVEN, SIZE, SPACE, ask, draw, randomised, tiny_pipeline
 
 
@@ -207,17 +207,17 @@ def test_rows_are_found_by_path_or_by_name_in_any_order(tmp_path: Path) -> None:
 def test_attributes_that_do_not_answer_are_refused(tmp_path: Path, faces: list[Path]) -> None:
     few = ("smiling=0,age=1", "smiling=0,age=1,hare=red", "smiling=0,age=old,hair=red")
     for given in (*few, "smiling", "auto", 7):
-        all_refused("attribute", partial(find_attributes, given, SPACE, faces, None))
+        refused("attribute").by(find_attributes, given, SPACE, faces, None)
     others = [[f"{name}.png", 1, 1, "red", ""] for name in ("ben", "carl")]
     anna = (1, 1, "rde", ""), (1, "", "red", ""), (-1, 1, "red", ""), (1,)
     for rows in ([], [["anna.png", 1, 1, "red", ""]] * 2, *([["anna.png", *row]] for row in anna)):
         path = table(tmp_path / "t.csv", *rows, *others)
-        all_refused(str(path), partial(find_attributes, str(path), SPACE, faces, None))
+        refused(str(path)).by(find_attributes, str(path), SPACE, faces, None)
     nameless = table(tmp_path / "t.csv", names="name,smiling,age")
     one = table(tmp_path / "x.csv", ["x.png", 1, 1, "red", ""])
     equal = draw(tmp_path, ["one/x.png", "two/x.png"])  # which need a row each
     for path, asked in ((tmp_path / "gone.csv", faces), (nameless, faces), (one, equal)):
-        all_refused(path.name, partial(find_attributes, path, SPACE, asked, None))
+        refused(path.name).by(find_attributes, path, SPACE, asked, None)
 
 
 def test_binary_values_are_read_as_in_training(tmp_path: Path, faces: list[Path]) -> None:
@@ -367,7 +367,7 @@ def test_parts_come_to_the_whole(faces, tmp_path: Path, count: int) -> None:
     with refused(f"out {shared}", "another one (seed: 1)"):
         ask(pipeline, faces, shared, shard=(0, count), seed=1, **asked)
     for shard in ((2, 2), (0, 4)):
-        all_refused("shard, ", partial(ask, pipeline, faces, shared, shard=shard, **asked))
+        refused("shard, ").by(ask, pipeline, faces, shared, shard=shard, **asked)
     shares: list[float] = []
     ask(pipeline, faces, tmp_path / "part", shard=(1, 2), on_progress=shares.append)
     assert shares == sorted(shares)
@@ -522,7 +522,7 @@ def test_a_file_of_somebody_else_is_replaced_on_demand_alone(
     assert record_of(tmp_path)["finished"] == 3
     (tmp_path / "record.json").unlink()
     (tmp_path / "record.json").symlink_to("/dev/zero")  # which is not read
-    all_refused(f"out {tmp_path}", partial(ask, pipeline, faces, tmp_path))
+    refused(f"out {tmp_path}").by(ask, pipeline, faces, tmp_path)
 
 
 def test_two_runs_do_not_share_a_folder_at_a_time(pipeline, faces, tmp_path: Path) -> None:

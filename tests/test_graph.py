@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fcfg.causal.graph import CausalGraph, Partition
-from refusal import all_refused, refused
+from refusal import refused
 
 MIMIC = CausalGraph({"finding": ["age"], "age": [], "sex": [], "race": []})
 NODES = list("abcdef")
@@ -87,12 +87,9 @@ def test_illegal_graphs_and_names_are_refused() -> None:
     with refused("partition, group 'two'", "'sex', which is in 'one' already"):
         Partition({"one": ["age", "sex"], "two": ["sex"]})
     few, many = Partition({"one": ["age", "sex", "race"]}), Partition({"one": [*MIMIC.nodes, "x"]})
-    all_refused("intervention", lambda: MIMIC.affected("age"))
-    all_refused(
-        "partition",
-        lambda: Partition({"one": "age"}),
-        lambda: few["tow"],
-        lambda: Partition([["age"]]),
-        lambda: few.check_covers(MIMIC.nodes),
-        lambda: many.check_covers(MIMIC.nodes),
-    )
+    refused("intervention").by(MIMIC.affected, "age")
+    for wrong in ({"one": "age"}, [["age"]]):
+        refused("partition").by(Partition, wrong)
+    refused("partition").by(few.__getitem__, "tow")
+    for partition in (few, many):
+        refused("partition").by(partition.check_covers, MIMIC.nodes)

@@ -52,9 +52,6 @@ def smooth(height: int, width: int) -> Image.Image:
     return Image.fromarray(noise(6, 5, 3)).resize((width, height))
 
 
-# Pictures ---------------------------------------------------------------------------------------
-
-
 PICTURES: dict[str, Callable[[], Image.Image]] = {  # that have to be changed for the model
     "exact.png": lambda: Image.fromarray(noise(SIZE, SIZE, 3)),
     "grey.png": lambda: Image.fromarray(noise(20, 13)),
@@ -136,9 +133,6 @@ def test_a_model_of_ones_own_takes_the_same(tmp_path: Path) -> None:
     refused("attributes", "'auto'").by(answers.abduct, opened.images, "auto")
 
 
-# Attributes -------------------------------------------------------------------------------------
-
-
 class Columns:
     """What we ask of a data frame: names of columns, and a column by its name."""
 
@@ -191,9 +185,6 @@ def test_the_judge_reads_attributes_for_who_says_so(pipeline) -> None:
     assert tiny_pipeline(judge=False).read(images) is None
 
 
-# What a notebook shows --------------------------------------------------------------------------
-
-
 def test_answers_and_models_show_themselves(pipeline, tmp_path: Path) -> None:
     images = torch.rand(10, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0)) - 1
     pair = pipeline.counterfactual(images, "auto", {"age": 9}, sampling=2)
@@ -223,9 +214,6 @@ def test_a_caption_is_text_and_a_message_one_line_whatever_they_quote() -> None:
     assert page.count("&lt;script&gt;&quot;&amp;") == 2
     error = fcfg.InputError("a\nname", expected="one", got="two\n  lines", do="ask again?")
     assert str(error) == "a name: expected one, got two lines; ask again?"
-
-
-# Progress ---------------------------------------------------------------------------------------
 
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> Terminal:

@@ -7,7 +7,6 @@ import json
 import os
 import tracemalloc
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from fake_results import make_results
 from fcfg.evaluation import read_results
 from fcfg.evaluation import result_files as files_module
 from fcfg.evaluation.result_files import JSON
-from refusal import all_refused, refused
+from refusal import refused
 
 
 @pytest.fixture(scope="module")
@@ -206,21 +205,21 @@ def test_what_is_no_result_file_or_has_no_end_is_refused_at_once(run, tmp_path) 
     for number, data in enumerate([b"", b"\xff\n", b"{", *packed]):
         file = tmp_path / f"{number}.jsonl{'.gz' if data in packed else ''}"
         file.write_bytes(data)
-        all_refused(f"result file {file}", partial(read_results, file))
-    all_refused("nothing.jsonl", partial(read_results, tmp_path / "nothing.jsonl"))
+        refused(f"result file {file}").by(read_results, file)
+    refused("nothing.jsonl").by(read_results, tmp_path / "nothing.jsonl")
     begun = tmp_path / "begun"
     begun.mkdir()
-    all_refused(f"results {begun}", partial(read_results, begun))
+    refused(f"results {begun}").by(read_results, begun)
     (begun / "begun.jsonl").write_text("{")
-    all_refused(f"results {begun}", partial(read_results, begun, unfinished=True))
+    refused(f"results {begun}").by(read_results, begun, unfinished=True)
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
     for path in (Path("/dev/zero"), tmp_path / "pipe.jsonl", tmp_path):
-        all_refused("result file", partial(read_results, path))
+        refused("result file").by(read_results, path)
     out = tmp_path / "run"
     out.mkdir()
     (out / "results-0-of-1.jsonl").symlink_to("/dev/zero")
-    all_refused("result file", evaluation(out, asked(images=2)).run)
+    refused("result file").by(evaluation(out, asked(images=2)).run)
 
 
 def test_packed_files_say_the_same(run: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from fcfg.studio.pictures import find_samples, read_upload
 from fcfg.studio.questions import Question, prepare_question
 from fcfg.support.images import images_to_bytes
 from laws import shift
-from refusal import all_refused, refused
+from refusal import refused
 from studios import FACTUAL, ask, client_of, of, picture_in, pixels_of, png, studio_of, upload
 from tiny import tiny_pipeline
 
@@ -324,7 +324,7 @@ def test_models_are_compared_on_the_same_picture_of_the_same_data() -> None:
     assert pictures[0] == default != pictures[1]
     for first, other in ((tiny_pipeline(), shift()), (tiny_pipeline(3), tiny_pipeline(1))):
         models = [("a", first), ("b", other)]
-        all_refused("model b", lambda models=models: as_studio_models(models))
+        refused("model b").by(as_studio_models, models)
     models = as_studio_models([("a/x", tiny_pipeline()), ("b/x", tiny_pipeline())], public=True)
     assert [model.name for model in models] == ["x", "x-2"]
     assert [model.source for model in models] == ["x", "x"]  # no paths for strangers

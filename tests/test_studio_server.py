@@ -25,7 +25,7 @@ from fcfg.studio.engine import Job
 from fcfg.studio.questions import PreparedQuestion
 from fcfg.studio.safety import Rule
 from fcfg.studio.server import Place
-from refusal import all_refused, refused_line
+from refusal import refused, refused_line
 from studios import FACTUAL, meanwhile, png, serving, studio_of
 from tiny import tiny_pipeline
 
@@ -161,4 +161,4 @@ def test_only_other_addresses_than_loopback_get_a_token_and_a_strict_rate() -> N
         assert Place("::1").address(opened, Rule()) == f"http://[::1]:{port}/"
         everywhere = Place("0.0.0.0").address(opened, first)
     assert everywhere == f"http://{socket.gethostname()}:{port}/?token={first.token}"
-    all_refused("address nowhere.invalid:1", Place("nowhere.invalid", 1).open)
+    refused("address nowhere.invalid:1").by(Place("nowhere.invalid", 1).open)
