@@ -51,7 +51,7 @@ def columns(name: str, value: Estimate | float | None) -> dict[str, str]:
 
 def lines(run: str, summary: Summary) -> Iterator[dict[str, str]]:
     """Yield the lines of a run."""
-    for cell in (*summary.compositions.values(), *summary.cells.values()):
+    for cell in summary.cells.values():
         stays = "+".join(cell.invariant) if cell.do else ""
         first = {"run": run, "do": cell.do, "guidance": cell.guidance, "stays": stays}
         yield first | _numbers(summary, cell)

@@ -90,7 +90,6 @@ class Summary:
     header: JSON = field(repr=False)
     space: AttributeSpace
     cells: dict[Key, Cell] = field(repr=False)  #: in the order of the header
-    compositions: dict[str, Cell] = field(repr=False)  #: null intervention, by guidance
     real: Reached = field(repr=False)  #: effectiveness on the original images
     real_correlation: Estimates = field(repr=False)  #: of the judge's scores on them
     unrelated: Estimate | None = field(repr=False)
@@ -100,17 +99,17 @@ class Summary:
     @property
     def composition(self) -> Cell | None:
         """Null intervention without guidance."""
-        return self.compositions.get(BASELINE)
+        return self.cells.get(("", BASELINE))
 
     @property
     def dos(self) -> tuple[str, ...]:
         """Interventions, in order."""
-        return tuple(dict.fromkeys(do for do, _ in self.cells))
+        return tuple(dict.fromkeys(do for do, _ in self.cells if do))
 
     @property
     def settings(self) -> tuple[str, ...]:
         """Guidances, in order; an intervention need not have all of them."""
-        return tuple(dict.fromkeys(guidance for _, guidance in self.cells))
+        return tuple(dict.fromkeys(guidance for do, guidance in self.cells if do))
 
     @property
     def knows_truth(self) -> bool:
@@ -127,13 +126,10 @@ def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summar
     check_whole(result)
     header = result.header
     builder = _Builder(result, Bootstrap(len(header["images"]), resamples=resamples, seed=seed))
-    cells = {(do, guidance): builder.cell(do, guidance) for do, guidance in header["questions"]}
-    compositions = {text: cells.pop(("", text)) for do, text in [*cells] if not do}
     return Summary(
         header,
         builder.space,
-        cells,
-        compositions,
+        {(do, guidance): builder.cell(do, guidance) for do, guidance in header["questions"]},
         builder.real,
         builder.correlation(builder.factual, "attributes"),
         builder.unrelated(),

@@ -145,7 +145,7 @@ def _rows(runs: Sequence[Run], do: str) -> tuple[Row, ...]:
     rows: list[Row] = []
     for number, run in enumerate(runs):
         look = {"model": run.name, "tint": TINTS[number % len(TINTS)]} if len(runs) > 1 else {}
-        cells = run.summary.cells_of(do) if do else run.summary.compositions.values()
+        cells = run.summary.cells_of(do)
         rows += [Row(run, cell, replace(setting(cell.guidance), **look)) for cell in cells]
     untuned = repr(DEFAULT_GUIDANCE)  # of a model without a calibration
     if any(r.is_default and r.setting.anchored and r.cell.guidance != untuned for r in rows):

@@ -91,11 +91,10 @@ def _unguided(summary: Summary) -> list[Cell]:
 
 def _illegible(summary: Summary) -> Iterator[str]:
     """Without guidance, the judge cannot read attributes that should not have changed."""
-    null = [] if summary.composition is None else [summary.composition]
     unseen = unread(summary)
     kept = average(
         found
-        for cell in (*null, *_unguided(summary))
+        for cell in _unguided(summary)
         for name, found in cell.of("correlation").items()
         if name in cell.invariant and name not in unseen
     )
