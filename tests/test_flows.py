@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import fcfg
-from fcfg import DDIM, Abduction, DPMSolver2M, FixedPointDDIM, Guidance
+from fcfg import DDIM, Abduction, CounterfactualPipeline, DPMSolver2M, FixedPointDDIM, Guidance
 from fcfg.diagnosis import diagnose
 from fcfg.diffusion import ConditionalPredictor, Denoiser, Prediction
 from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, training_target
@@ -368,11 +368,17 @@ def test_what_a_flow_needs_is_not_in_the_files_of_others() -> None:
     assert found == [[False, False, True, False, False], [True, True, False, True, True]]
 
 
-def test_a_flow_that_cannot_be_trained_or_kept_is_refused(tmp_path: Path) -> None:
+def test_a_flow_that_cannot_be_trained_is_refused() -> None:
     with refused("parameterisation of a flow", "'velocity'"):
         tiny(model={"schedule": {"kind": "flow", "parameterisation": "velocity"}})
     refused("noise schedule, shift", "'flow'").by(tiny, model={"schedule": {"shift": 2.0}})
+
+
+def test_a_schedule_of_a_table_is_kept(tmp_path: Path) -> None:
     denoiser, _, _ = waves(NoiseSchedule.of(scheduler("DDPMScheduler")))
     pipeline = pipeline_of(denoiser.network, denoiser.schedule, 1)
     pipeline.denoiser.float()
-    refused("denoiser, schedule", "one with a name").by(pipeline.save, tmp_path / "model")
+    pipeline.save(tmp_path / "model")
+    loaded = fcfg.load(tmp_path / "model", network=denoiser.network)
+    assert isinstance(loaded, CounterfactualPipeline)
+    assert loaded.denoiser.schedule == denoiser.schedule

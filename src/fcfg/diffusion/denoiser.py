@@ -134,6 +134,20 @@ class Denoiser(nn.Module):
             return (self.channels, *size)
         return (self.codec.latent_channels, *(side // self.codec.factor for side in size))
 
+    def over(self, codec: AbstractCodec) -> Denoiser:
+        """Return the denoiser of images whose latents this one works on."""
+        return Denoiser(
+            self.network,
+            self.embedder,
+            self.schedule,
+            channels=codec.channels,
+            stride=self.stride * codec.factor,
+            parameterisation=self.parameterisation,
+            dimensions=self.dimensions,
+            size=None if self.size is None else self.size * codec.factor,
+            codec=codec,
+        )
+
     def encoded(self, images: Images) -> Float[Tensor, "batch states *sides"]:
         """Return images as states, at time 0: themselves, or their latents; on the device."""
         x = images.to(self.device, self.state_dtype)

@@ -42,10 +42,21 @@ class AbstractEmbedder(nn.Module, ABC):
         return torch.zeros_like(condition)
 
     @abstractmethod
+    def shown(self, keep: Keep) -> Bool[Tensor, "#batch #condition"]:
+        """Return which numbers of a condition belong to attributes that are kept."""
+
     def masked(
         self, condition: Condition, keep: Keep, other: Condition | None = None
     ) -> Condition:
-        """Keep some attributes; set the others to the null token, or to those of ``other``."""
+        r"""Keep some attributes; set the others to the null token, or to those of ``other``.
+
+        .. math:: \mathbf c^{(m)} = \operatorname{concat}(
+            \delta_1^{(m)} \mathcal E_1(pa_1), \dots, \delta_K^{(m)} \mathcal E_K(pa_K))
+
+        A row of ``keep`` is for one image, or one row is for all.
+        """
+        rest = self.null_for(condition) if other is None else other
+        return torch.where(self.shown(keep), condition, rest)
 
     def check_separate(self, subject: str) -> None:
         """Refuse what masks single attributes, if this embedder cannot; by default it can."""
@@ -86,17 +97,6 @@ class AttributeEmbedder(AbstractEmbedder):
         blocks = [branch(column) for branch, column in zip(self.branches, columns, strict=True)]
         return torch.cat(blocks, dim=1)
 
-    def masked(
-        self, condition: Condition, keep: Keep, other: Condition | None = None
-    ) -> Condition:
-        r"""Keep some blocks; set the others to the null token, or to those of ``other``.
-
-        .. math:: \mathbf c^{(m)} = \operatorname{concat}(
-            \delta_1^{(m)} \mathcal E_1(pa_1), \dots, \delta_K^{(m)} \mathcal E_K(pa_K))
-
-        A row of ``keep`` is for one image, or one row is for all.
-        """
-        shape = (len(self.space), self.width)
-        blocks = condition.unflatten(1, shape)
-        rest = (self.null_for(condition) if other is None else other).unflatten(1, shape)
-        return torch.where(keep[..., None], blocks, rest).flatten(1)
+    def shown(self, keep: Keep) -> Bool[Tensor, "#batch condition"]:
+        """Return the blocks that are kept."""
+        return keep.repeat_interleave(self.width, dim=1)

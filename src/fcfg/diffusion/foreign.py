@@ -15,11 +15,11 @@ from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.codec import AbstractCodec
 from fcfg.diffusion.conditioners import AbstractConditioner
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.libraries import arguments_of, class_name, config_of, missing_names
+from fcfg.diffusion.libraries import class_name, config_of
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.diffusion.table import Parameterisation
 from fcfg.diffusion.visible import VisibleAttributes
-from fcfg.support.errors import InputError, quoted
+from fcfg.support.errors import InputError, listed, quoted
 
 _PACKED = 2  # side of the squares of latents that Flux takes as one token
 _CALLED = 1000.0  # Flux is called with times from 0 to 1
@@ -53,12 +53,12 @@ class ForeignNetwork(nn.Module):
         taken = list(inspect.signature(network.forward).parameters)
         self._image = taken[0]
         self._time = next((name for name in taken if name.startswith("timestep")), "")
-        missing = missing_names(network, conditioner.names)
+        missing = [name for name in conditioner.names if name.partition(".")[0] not in taken]
         if missing or not self._time:
             raise InputError(
                 f"network {class_name(network)}",
                 expected=f"the arguments {quoted(missing or ['timestep'])}",
-                got=arguments_of(network),
+                got=listed(taken),
                 do="give the conditioner the names that the network has",
             )
         if self._known.get("guidance_embeds"):
@@ -143,18 +143,17 @@ def foreign_denoiser(
     parameterisation: Parameterisation | None = None,
 ) -> Denoiser:
     """Return a denoiser of a network of another library, and its codec if it works on latents."""
-    factor = 1 if codec is None else codec.factor
-    return Denoiser(
+    denoiser = Denoiser(
         network,
         network.attributes,
         schedule,
-        channels=network.channels if codec is None else codec.channels,
-        stride=network.stride * factor,
+        channels=network.channels,
+        stride=network.stride,
         dimensions=network.dimensions,
-        size=None if network.size is None else network.size * factor,
-        codec=codec,
+        size=network.size,
         parameterisation=parameterisation,
     )
+    return denoiser if codec is None else denoiser.over(codec)
 
 
 def _nested(arguments: Mapping[str, Tensor]) -> dict[str, Any]:

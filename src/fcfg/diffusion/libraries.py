@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from fcfg.support.errors import InputError, listed
+from fcfg.support.errors import InputError
 
 _HOMES = {"diffusers": "diffusers", "monai": "monai.networks.nets"}
 _ADVICE = "name a network of diffusers or of monai.networks.nets"
@@ -168,14 +168,3 @@ def check_saved_whole(network: nn.Module) -> None:
             got="a LoRA beside them",
             do="call pipeline.fuse_lora() and pipeline.unload_lora_weights(), then save",
         )
-
-
-def missing_names(network: nn.Module, names: tuple[str, ...]) -> list[str]:
-    """Return the arguments that a network does not take."""
-    taken = inspect.signature(network.forward).parameters
-    return [name for name in names if name.partition(".")[0] not in taken]
-
-
-def arguments_of(network: nn.Module) -> str:
-    """Return the arguments of a network, for messages."""
-    return listed(list(inspect.signature(network.forward).parameters))

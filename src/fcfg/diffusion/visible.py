@@ -7,7 +7,7 @@ nothing new. A conditioner (:mod:`fcfg.diffusion.conditioners`) turns it into wh
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fcfg.causal.attributes import AttributeSpace
@@ -49,12 +49,9 @@ class VisibleAttributes(AbstractEmbedder):
     def forward(self, values: Float[Tensor, "batch values"]) -> Condition:
         return torch.cat([values, values.new_ones(len(values), len(self.space))], dim=1)
 
-    def masked(
-        self, condition: Condition, keep: Keep, other: Condition | None = None
-    ) -> Condition:
-        """Keep some attributes; hide the others, or show those of ``other``."""
-        rest = self.null_for(condition) if other is None else other
-        return torch.where(keep[:, self.owner], condition, rest)
+    def shown(self, keep: Keep) -> Bool[Tensor, "#batch condition"]:
+        """Return values and marks of the attributes that are kept."""
+        return keep[:, self.owner]
 
     def check_separate(self, subject: str) -> None:
         """Refuse what masks single attributes of a network that knows whole classes only."""

@@ -140,17 +140,12 @@ class FactoredGuidance(BaseGuidance):
             data: State of the block.
             input_fields: Field of every input, or those of condition and null.
         """
-        pairs = {
-            name: fields if isinstance(fields, tuple) else (fields, fields)
-            for name, fields in input_fields.items()
-        }
-        known = {name: pair for name, pair in pairs.items() if hasattr(data, pair[_CONDITION])}
-        return self.prepare_inputs(
-            {
-                name: tuple(getattr(data, each, None) for each in pair)
-                for name, pair in known.items()
-            }
-        )
+        inputs: dict[str, Any] = {}
+        for name, fields in input_fields.items():
+            pair = fields if isinstance(fields, tuple) else (fields, fields)
+            if hasattr(data, pair[_CONDITION]):
+                inputs[name] = tuple(getattr(data, each, None) for each in pair)
+        return self.prepare_inputs(inputs)
 
     def forward(self, **predictions: Tensor) -> GuiderOutput:
         """Combine the predictions of a step.
@@ -203,7 +198,8 @@ class FactoredGuidance(BaseGuidance):
                 do="call guider.bind(...); bound conditions are not saved with a guider",
             )
         used = [*self._bound] or differing
-        lacking = [name for name in used if not _is_pair(data[name]) or data[name][_NULL] is None]
+        given = {name: data[name] for name in used if isinstance(data[name], tuple)}
+        lacking = [name for name in used if name not in given or given[name][_NULL] is None]
         if _NULL_PASS in self._passes and (lacking or not differing):
             raise InputError(
                 "null condition",
@@ -213,15 +209,10 @@ class FactoredGuidance(BaseGuidance):
             )
 
 
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, tuple)
-
-
 def _differ(value: Any) -> bool:
     """Return whether an input is a pair of two different values."""
-    if not _is_pair(value):
+    if not isinstance(value, tuple):
         return False
     condition, null = value
-    if isinstance(condition, Tensor) and isinstance(null, Tensor):
-        return condition is not null and not torch.equal(condition, null)
-    return condition is not null
+    both = isinstance(condition, Tensor) and isinstance(null, Tensor)
+    return condition is not null and not (both and torch.equal(condition, null))

@@ -23,7 +23,7 @@ from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import DiT, OwnConfig, UNet, build_network
 from fcfg.diffusion.schedule import Kind, NoiseSchedule
-from fcfg.diffusion.table import Parameterisation
+from fcfg.diffusion.table import Parameterisation, Table
 from fcfg.guidance import Guidance
 from fcfg.model import (
     Action,
@@ -66,21 +66,25 @@ class DenoiserConfig(ModelConfig[DenoiserT]):
     records: ClassVar = {"calibration": Calibration, "thresholds": Thresholds}
 
     parameterisation: Parameterisation
-    schedule: Kind
+    schedule: Kind | Table
     steps: int  #: number T of times
     shift: float = 1.0  #: of the times of a flow
 
     @classmethod
     def describe(cls, image_model: DenoiserT) -> dict[str, Any]:
-        """Return how images of a denoiser are noised; refuse a table, which has no name."""
-        kind, do = image_model.schedule.kind, "use NoiseSchedule('scaled-linear') or another"
-        check_is("denoiser, schedule", kind, str, "one with a name", do=do)
+        """Return how images of a denoiser are noised."""
+        schedule = image_model.schedule
         return {
             "parameterisation": image_model.parameterisation,
-            "schedule": kind,
-            "steps": image_model.schedule.steps,
-            "shift": image_model.schedule.shift,
+            "schedule": schedule.kind,
+            "steps": schedule.steps,
+            "shift": schedule.shift,
         }
+
+    @property
+    def noising(self) -> NoiseSchedule:
+        """The schedule."""
+        return NoiseSchedule(self.schedule, self.steps, self.shift)
 
 
 class DiffusionConfig(DenoiserConfig[Denoiser]):
@@ -124,7 +128,7 @@ class DiffusionConfig(DenoiserConfig[Denoiser]):
         return Denoiser(
             network,
             embedder,
-            NoiseSchedule(self.schedule, self.steps, self.shift),
+            self.noising,
             channels=self.channels,
             stride=self.stride,
             dimensions=self.dimensions,

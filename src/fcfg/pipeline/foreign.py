@@ -12,8 +12,6 @@ from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.conditioners import conditioner_of, described
 from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
-from fcfg.diffusion.schedule import Kind, NoiseSchedule
-from fcfg.diffusion.table import Table
 from fcfg.pipeline.counterfactual import CounterfactualPipeline, DenoiserConfig
 from fcfg.pipeline.modules import CodecConfig, Module, stored_codec
 from fcfg.storage import register_kind
@@ -25,23 +23,14 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
     """A pipeline around a network of another library."""
 
     kind: str = "foreign"
-    schedule: Kind | Table  # pyright: ignore[reportIncompatibleVariableOverride] # or a table
     network: Module
     conditioner: dict[str, Any] = Field(default_factory=dict)
     codec: CodecConfig | None = None
 
     @classmethod
     def describe(cls, image_model: Denoiser) -> dict[str, Any]:
-        network, schedule, codec = (
-            _network_of(image_model),
-            image_model.schedule,
-            image_model.codec,
-        )
-        return {
-            "parameterisation": image_model.parameterisation,
-            "schedule": schedule.kind,
-            "steps": schedule.steps,
-            "shift": schedule.shift,
+        network, codec = _network_of(image_model), image_model.codec
+        return super().describe(image_model) | {
             "network": Module.of(network.network, network.config, network.source),
             "conditioner": described(network.conditioner),
             "codec": None if codec is None else CodecConfig.of(codec),
@@ -60,9 +49,8 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
         module = self.network
         conditioner = conditioner_of(space, self.conditioner)
         foreign = ForeignNetwork(module.build(), conditioner, module.config, module.place)
-        schedule = NoiseSchedule(self.schedule, self.steps, self.shift)
         codec = None if self.codec is None else self.codec.build()
-        return foreign_denoiser(foreign, schedule, codec, self.parameterisation)
+        return foreign_denoiser(foreign, self.noising, codec, self.parameterisation)
 
 
 @register_kind(ForeignPipelineConfig)

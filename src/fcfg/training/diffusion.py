@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fcfg.datasets.base import AbstractData, OnProgress, Splits
-    from fcfg.diffusion.codec import AbstractCodec
     from fcfg.diffusion.denoiser import Denoiser
     from fcfg.diffusion.networks import OwnConfig
     from fcfg.diffusion.schedule import NoiseSchedule
@@ -181,11 +179,7 @@ class LatentTraining(DenoisingTraining):
     def finished(self, network: Denoiser) -> Denoiser:
         from fcfg.training.latents import codec_to_publish
 
-        return network if self.codec is None else self.over(network, codec_to_publish(self.codec))
-
-    @abstractmethod
-    def over(self, network: Denoiser, codec: AbstractCodec) -> Denoiser:
-        """Return a denoiser of images from one of latents."""
+        return network if self.codec is None else network.over(codec_to_publish(self.codec))
 
 
 @register_training("diffusion")
@@ -218,9 +212,3 @@ class DiffusionTraining(LatentTraining):
                 self.schedule.build(),
                 parameterisation=self.schedule.parameterisation,
             )
-
-    def over(self, network: Denoiser, codec: AbstractCodec) -> Denoiser:
-        from fcfg.diffusion.denoiser import Denoiser
-
-        parts, predicted = (network.network, network.embedder), network.parameterisation
-        return Denoiser(*parts, network.schedule, parameterisation=predicted, codec=codec)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fcfg.causal.attributes import AttributeSpace
-    from fcfg.diffusion.codec import AbstractCodec
     from fcfg.diffusion.conditioners import AttributeTokens
     from fcfg.diffusion.denoiser import Denoiser
     from fcfg.diffusion.foreign import ForeignNetwork
@@ -70,13 +69,6 @@ class ForeignTraining(LatentTraining):
         with inputs.seeded():
             network = self._network(inputs)
         return foreign_denoiser(network, self.schedule.build(), parameterisation=predicted)
-
-    def over(self, network: Denoiser, codec: AbstractCodec) -> Denoiser:
-        from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
-
-        inner, schedule = network.network, network.schedule
-        assert isinstance(inner, ForeignNetwork)
-        return foreign_denoiser(inner, schedule, codec, network.parameterisation)
 
     def beside(self, network: Denoiser) -> Mapping[str, nn.Module]:
         return {"conditioner": network.network.get_submodule("conditioner")}

@@ -10,7 +10,7 @@ References:
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -46,15 +46,12 @@ class SemanticEmbedder(AbstractEmbedder):
     def null_for(self, condition: Condition) -> Condition:
         return self.null.to(condition).expand_as(condition)
 
-    def masked(
-        self, condition: Condition, keep: Keep, other: Condition | None = None
-    ) -> Condition:
-        """Keep conditions as a whole; replace the others by the null vector, or by ``other``."""
+    def shown(self, keep: Keep) -> Bool[Tensor, "#batch 1"]:
+        """Keep conditions as a whole."""
         whole = keep.all(dim=1)
         if not torch.equal(whole, keep.any(dim=1)):
             self.check_separate("mask")
-        rest = self.null_for(condition) if other is None else other
-        return torch.where(whole[:, None], condition, rest)
+        return whole[:, None]
 
     def check_separate(self, subject: str) -> None:
         raise InputError(

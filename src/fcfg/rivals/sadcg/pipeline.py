@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace
-from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.guidance import Guidance
 from fcfg.model import Traits
 from fcfg.pipeline.counterfactual import CounterfactualPipeline, DenoiserConfig
@@ -37,7 +36,7 @@ class SemanticPipelineConfig(DenoiserConfig[SemanticDenoiser]):
             return SemanticDenoiser(
                 SemanticUNet(self.network),
                 SemanticEmbedder(space, self.network.latent),
-                NoiseSchedule(self.schedule, self.steps, self.shift),
+                self.noising,
                 SemanticEncoder(self.network),
                 parameterisation=self.parameterisation,
             )
