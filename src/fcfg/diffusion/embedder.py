@@ -55,8 +55,8 @@ class AbstractEmbedder(nn.Module, ABC):
 
         A row of ``keep`` is for one image, or one row is for all.
         """
-        rest = self.null_for(condition) if other is None else other
-        return torch.where(self.shown(keep), condition, rest)
+        shown = self.shown(keep)
+        return torch.where(shown, condition, self.null_for(condition) if other is None else other)
 
     def check_separate(self, subject: str) -> None:
         """Refuse what masks single attributes, if this embedder cannot; by default it can."""
