@@ -100,7 +100,7 @@ def additive(steps: int = 1000) -> CounterfactualPipeline:
     return worlds.pipeline_of(AdditiveNetwork(directions), NoiseSchedule(steps=steps), 3)
 
 
-def test_equal_weights_are_cfg_where_the_model_is_additive_and_only_there(pipeline) -> None:
+def test_equal_weights_are_cfg_in_an_additive_model_alone_and_zeros_forget(pipeline) -> None:
     faces, attributes = mixture_faces(mixture_pipeline(), 4)
     by_name = Guidance.fcfg(smiling=2.5, male=2.5, young=2.5)
     for model, equal in ((additive(), True), (pipeline, False)):
@@ -109,9 +109,6 @@ def test_equal_weights_are_cfg_where_the_model_is_additive_and_only_there(pipeli
             for g in (Guidance.cfg(2.5), by_name)
         )
         assert torch.allclose(one.trajectory.x, other.trajectory.x, atol=1e-10) == equal
-
-
-def test_weights_zero_forget_the_attributes(pipeline) -> None:
     for guidance in (Guidance.cfg(0.0), Guidance.fcfgpp(affected=0.0, invariant=0.0)):
         _, pair = ask(pipeline, guidance=guidance)
         others = pipeline.act(pair.abduction.attributes, {"smiling": 1, "male": 0, "young": 1})

@@ -128,7 +128,7 @@ def test_no_network_is_called_before_the_prediction(pipeline, text, rows) -> Non
     assert [record.ascending for record in records] == [True] * 8 + [False] * 8
 
 
-def test_an_abduction_serves_both_kinds_of_guidance(pipeline: CounterfactualPipeline) -> None:
+def test_an_abduction_serves_both_kinds_of_guidance_and_no_others(pipeline) -> None:
     faces, pair = ask(pipeline)
     abduction = pipeline.abduct(faces, pair.abduction.attributes, sampling="ddim uniform 8")
     twice = [pipeline.predict(abduction, pair.action, DRAWN) for _ in range(2)]
@@ -136,9 +136,6 @@ def test_an_abduction_serves_both_kinds_of_guidance(pipeline: CounterfactualPipe
     assert twice[0].evaluations == pair.evaluations
     plain = pipeline.predict(abduction, pair.action, Guidance.none().replace(anchor=True))
     assert not torch.equal(plain.images, pair.images)
-
-
-def test_what_drawn_noise_cannot_do_is_refused(pipeline: CounterfactualPipeline) -> None:
     refused("option drawn_noise", "without anchor=true").by(ask, pipeline, anchor=False)
     faces, attributes = mixture_faces(pipeline, 2)
     drawn = pipeline.abduct(faces, attributes, sampling="ddim uniform 4", drawn_noise=True)

@@ -34,14 +34,11 @@ def test_names_look_different_whatever_fonts_there_are(where: str, system, monke
         assert DRAWN[where](one).tobytes() != DRAWN[where](other).tobytes()
 
 
-def test_what_no_font_has_is_written_as_its_code() -> None:
+def test_texts_keep_a_font_that_has_them_and_others_are_written_as_codes() -> None:
     font = font_for([NOBODY, "a"], 13)
     assert legible(f"a{NOBODY}", font) == "a\\U0001fbff"
     assert missing_letters([NOBODY, "a", " "], font) == {NOBODY}
     assert heatmap(["x" * 100_000], np.ones((1, 1))).width < 1000
-
-
-def test_plain_texts_keep_the_font_that_every_machine_has_and_others_lose_nothing() -> None:
     own, chosen = font_for([], 13), font_for(["улыбка"], 13)
     assert len(missing_letters("улыбка", chosen)) <= len(missing_letters("улыбка", own))
     assert font_for(["do(smiling)"], 13).getname()[0] == "Aileron"

@@ -276,7 +276,7 @@ def test_a_batch_of_latents_is_what_the_codec_says(tmp_path: Path) -> None:
     assert found["val"].attributes is splits["val"].attributes
 
 
-def test_a_codec_needs_weights_that_fit_the_images(tmp_path: Path) -> None:
+def test_a_codec_needs_weights_that_fit_the_images_and_latents_of_its_shape(tmp_path) -> None:
     section = codec(tmp_path / "vae")
     module = section["module"]
     with refused("model.codec", "the place of the weights", "none"):
@@ -287,9 +287,6 @@ def test_a_codec_needs_weights_that_fit_the_images(tmp_path: Path) -> None:
             configuration(ours(codec=section | {"module": {**module, "config": config}}))
     for wrong in ({"scale": 0.0}, {"low": 1.0}, {"shift": ".nan"}):
         refused("codec").by(configuration, ours(codec=section | wrong))
-
-
-def test_latents_of_another_shape_than_the_configuration_says_are_refused(tmp_path: Path) -> None:
     section = codec(tmp_path / "vae")
     config = {"in_channels": 3, "latent_channels": 2, "block_out_channels": [8, 8]}
     module = {**section["module"], "config": config}

@@ -128,16 +128,13 @@ def test_rows_come_from_datasets_and_loaders(form: str, batch: int) -> None:
     assert len(few) == len(table["age"]) == 1
 
 
-def test_rows_with_pictures_go_into_a_model() -> None:
+def test_rows_go_into_a_model_or_are_refused_by_number() -> None:
     pictures = [Image.new("RGB", (SIZE, SIZE), colour) for colour in ("red", "blue")]
     rows = [{"photo": picture, **row} for picture, row in zip(pictures, ROWS, strict=True)]
     images, table = read_rows(iter(rows), SPACE.names, image="photo")
     answer = tiny_pipeline().counterfactual(images, table, {"smiling": "flip"}, sampling=2)
     assert answer.images.shape == (2, 3, SIZE, SIZE)
     assert table == COLUMNS
-
-
-def test_rows_without_an_image_or_an_attribute_are_refused_by_number() -> None:
     picture = torch.zeros(3, SIZE, SIZE)
     with refused("rows, row 1", "'image'", "'age'"):
         read_rows([(picture, ROWS[0]), (picture, {"smiling": 1})], ["smiling", "age"])

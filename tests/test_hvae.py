@@ -88,7 +88,7 @@ def test_the_probabilities_of_all_levels_add_up_to_one(loc: float, log_scale: fl
     assert math.isclose(log_probability(x, *pixel).exp().sum().item(), 1, abs_tol=1e-9)
 
 
-def test_the_probability_of_a_level_is_that_of_a_gaussian_around_it() -> None:
+def test_levels_are_as_likely_as_a_gaussian_says_and_impossible_ones_have_a_finite_loss() -> None:
     x = LEVELS.view(-1, 1, 1, 1)
     for loc, scale in ((0.0, 0.3), (0.9, 0.1), (-0.4, 0.02)):
         pixel = [torch.full_like(x, value) for value in (loc, math.log(scale))]
@@ -96,9 +96,6 @@ def test_the_probability_of_a_level_is_that_of_a_gaussian_around_it() -> None:
         exact = torch.tensor([edges[0], *(edges[1:] - edges[:-1]), 1 - edges[-1]])
         # The distribution function itself is approximated, to within 4e-4.
         assert (log_probability(x, *pixel).exp().flatten() - exact).abs().max() < 8e-4
-
-
-def test_impossible_pixels_have_a_finite_loss_and_gradient_and_scales_have_a_floor() -> None:
     head = PixelHead(4, 3)
     nn.init.constant_(head.log_scale.bias, -100.0)
     scale = head(torch.zeros(1, 4, 2, 2)).scale

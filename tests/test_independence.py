@@ -194,7 +194,7 @@ def test_a_diagnosis_knows_that_the_term_shows_parts(settings: dict, seen: bool 
     assert found.trained_on_parts is seen
 
 
-def test_illegal_weights_are_refused_in_one_line() -> None:
+def test_illegal_weights_are_refused_and_legal_ones_count_four_more_rows() -> None:
     for wrong, told in ((-0.1, "greater than or equal to 0"), (float("nan"), "finite")):
         with refused("configuration, model, 'independence'", told):
             tiny(model={"independence": wrong})
@@ -202,9 +202,6 @@ def test_illegal_weights_are_refused_in_one_line() -> None:
     values |= {"attributes": {"smiling": {"kind": "binary"}}, "graph": {"smiling": []}}
     with refused("configuration", "model.independence must be 0 for a single attribute"):
         validate(TrainingConfig, values, "configuration")
-
-
-def test_the_description_counts_four_more_rows() -> None:
     plain, more = (describe(tiny(model={"independence": w})) for w in (0, 1))
     assert 4.5 < more.flops / plain.flops <= 5
     assert 4.5 < more.activation_bytes / plain.activation_bytes <= 5

@@ -164,7 +164,7 @@ def test_reading_changes_nothing_even_where_it_fails(training: bool) -> None:
     assert all(module.training is training for module in made.modules())
 
 
-def test_pictures_are_read_as_their_pixels() -> None:
+def test_pictures_are_read_as_their_pixels_and_what_is_no_judge_is_refused() -> None:
     drawn = to_pictures(pictures(3))
     pixels = np.stack([np.asarray(picture) for picture in drawn])[:, None]
     made = judge().eval()
@@ -174,9 +174,6 @@ def test_pictures_are_read_as_their_pixels() -> None:
             np.testing.assert_allclose(column, expected.scores[name])
     assert made.read(drawn[0]).scores["hair"].shape == (1, 3)
     refused("picture 0", "mode L", "mode RGB").by(made.read, Image.new("RGB", (8, 8)))
-
-
-def test_what_is_no_judge_is_refused() -> None:
     for outputs in (WIDTH - 2, WIDTH + 1):
         with refused("judge", f"{WIDTH} outputs", "'smiling'", str(outputs)):
             AttributeJudge(Judge(JudgeConfig(outputs=outputs, width=4)), SPACE, FACTORS)

@@ -59,7 +59,7 @@ def examples(model: CounterfactualPipeline, folder: Path) -> Examples:
     return FolderData(path=folder, size=8, split="part").load(model.space)["test"]
 
 
-def test_a_number_that_could_be_a_level_or_its_position_is_refused() -> None:
+def test_levels_are_never_guessed_and_columns_stay_columns() -> None:
     for values in ([1, 2, 3], 3, [3.0], np.array([0, 1]), torch.tensor([1])):
         refused("attribute 'digit'", "strings among '1', '2', '3', '4'").by(DIGIT.parse, values)
     for levels in (["1", "0"], ["0", "2", "4"], ["0", "1.5"], ["low", "3"]):  # one is enough
@@ -67,9 +67,6 @@ def test_a_number_that_could_be_a_level_or_its_position_is_refused() -> None:
     for levels in (["0", "1", "2"], ["dark", "fair", "grey"]):  # it cannot be another level
         attribute = Categorical("x", levels)
         assert attribute.labels(attribute.parse([2, 0])) == [levels[2], levels[0]]
-
-
-def test_columns_stay_columns_through_slices_and_arithmetic() -> None:
     codes = DIGIT.parse(["4", "1", "3"])
     made = codes[1:], codes[[2, 0]], (codes + np.array([1, 1, 1])) % 4, np.repeat(codes, 2)
     for column, names in zip(made, ("13", "34", "124", "441133"), strict=True):

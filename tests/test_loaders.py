@@ -44,16 +44,13 @@ def test_celebas_broken_texts_are_refused(tmp_path) -> None:
         (tmp_path / file).write_text(whole)
 
 
-def test_every_cell_of_a_mosaic_is_an_image(tmp_path: Path) -> None:
+def test_every_cell_of_a_mosaic_is_an_image_and_one_that_is_missing_is_noticed(tmp_path) -> None:
     found = loaded(mosaic(tmp_path))
     assert len(found) == 1042
     for number, (name, values) in enumerate(sorted(found.items())):
         assert name == f"{number:06d}.jpg"
         assert abs(int(str(values["pixel"])) - number % 200) <= 2, name
         assert values["smiling"] == number % 2
-
-
-def test_a_mosaic_that_is_missing_or_too_small_is_noticed(tmp_path: Path) -> None:
     config = mosaic(tmp_path)
     Image.new("RGB", (2560, 64)).save(tmp_path / "mosaic_01.jpg")
     refused("images in", "2 that cannot", "outside of the 2560 by 64 pixels").by(loaded, config)
@@ -65,7 +62,9 @@ def test_a_mosaic_that_is_missing_or_too_small_is_noticed(tmp_path: Path) -> Non
     refused("labels.csv", "'identity'").by(loaded, config)
 
 
-def test_nih_is_read_from_its_archive_and_split_by_patient(tmp_path: Path) -> None:
+def test_nih_is_read_from_its_archive_split_by_patient_and_what_is_broken_is_noticed(
+    tmp_path,
+) -> None:
     found = loaded(nih(tmp_path))
     for n in range(20):
         values = found[f"{n:08d}_000.jpg"]
@@ -74,9 +73,6 @@ def test_nih_is_read_from_its_archive_and_split_by_patient(tmp_path: Path) -> No
         partner = found[f"{n ^ 1:08d}_000.jpg"]
         assert values["split"] == partner["split"]
     assert {values["split"] for values in found.values()} == {"train", "val", "test"}
-
-
-def test_archives_that_are_broken_or_lack_images_are_noticed(tmp_path: Path) -> None:
     config = nih(tmp_path)
     archive = tmp_path / "nih_128_jpg.zip"
     with zipfile.ZipFile(archive, "w") as empty:

@@ -32,7 +32,7 @@ def test_published_weights_give_the_reference_values() -> None:
     assert lpips(a, a).item() == 0
 
 
-def test_a_distance_is_zero_for_equal_images_symmetric_and_positive(lpips: LPIPS) -> None:
+def test_distances_are_zero_symmetric_positive_and_weighed_by_layers(lpips: LPIPS) -> None:
     """And does not depend on the neighbours of an image; no gradient is kept."""
     x, y = images().requires_grad_(), images(seed=1)
     found = lpips(x, y)
@@ -42,9 +42,6 @@ def test_a_distance_is_zero_for_equal_images_symmetric_and_positive(lpips: LPIPS
     alone = torch.cat([lpips(x[i : i + 1], y[i : i + 1]) for i in range(3)])
     assert torch.allclose(found, alone, rtol=1e-4)
     assert not any(tensor.requires_grad for tensor in (found, *lpips.parameters()))
-
-
-def test_linear_layers_weigh_the_layers(lpips: LPIPS) -> None:
     x, y = images(), images(seed=1)
     for factor in (0, 2):
         weighed = {name: factor * weight for name, weight in linear_layers().items()}

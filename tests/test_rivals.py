@@ -143,7 +143,7 @@ def test_a_step_with_a_huge_gradient_is_not_taken_and_not_for_ever(tmp_path: Pat
 # Configuration
 
 
-def test_what_another_kind_has_is_refused() -> None:
+def test_kinds_have_their_own_options_and_parts() -> None:
     for kind, changed, fragment in (
         ("diffusion", {"finetuning": FINETUNING}, "'finetuning'"),
         ("semantic", {"p_group": 0.1}, "'p_group'"),
@@ -153,9 +153,6 @@ def test_what_another_kind_has_is_refused() -> None:
     ):
         with pytest.raises(fcfg.InputError, match=fragment):
             tiny(kind, model=changed)
-
-
-def test_hidden_attributes_become_numbers_and_fine_tuning_a_part_where_it_is_configured() -> None:
     config = read_config("hvae-digits")
     dropped = config.model.shape(config.inputs).dropped
     assert dropped == tuple(range(2, 12))  # the digit, behind two single numbers

@@ -101,7 +101,7 @@ def test_the_step_at_the_image_is_ddims_or_its_refined_inverse(solver: AbstractS
     assert up.residual is None
 
 
-def test_without_its_companion_bdia_starts_with_a_ddim_step() -> None:
+def test_bdia_starts_without_a_companion_and_forgets_it_by_its_gamma() -> None:
     times = time_grid(SCHEDULE, 10)
     there = follow(Trajectory(images()), times, BDIA())
     assert len(there.companions) == 1
@@ -109,9 +109,6 @@ def test_without_its_companion_bdia_starts_with_a_ddim_step() -> None:
     first = times[:-3:-1]
     assert torch.equal(follow(bare, first, BDIA()).x, follow(bare, first, DDIM()).x)
     assert not torch.allclose(follow(there, first, BDIA()).x, follow(bare, first, DDIM()).x)
-
-
-def test_the_smaller_its_gamma_the_faster_bdia_forgets_its_companion() -> None:
     times, echoes = time_grid(SCHEDULE, 20)[::-1], []
     for gamma in (1.0, 0.3, 0.1):
         ends = [

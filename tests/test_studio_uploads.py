@@ -141,16 +141,13 @@ def kept(client: TestClient, data: bytes) -> np.ndarray:
     return pixels_of(client.get(told["image"]).content)
 
 
-def test_a_picture_is_kept_byte_by_byte_and_upright(client: TestClient) -> None:
+def test_a_picture_is_kept_byte_by_byte_and_what_is_too_large_is_not_read(client) -> None:
     assert np.array_equal(kept(client, png(seed=3)), pixels_of(png(seed=3)))
     wide = Image.new("L", (32, 32), 0)
     wide.paste(255, (0, 0, 32, 16))  # white above
     turned = kept(client, file_of(wide, "JPEG", exif=exif(3), quality=95))
     assert turned[:3].max() < 50
     assert turned[5:].min() > 200
-
-
-def test_no_pixel_of_a_bomb_and_no_body_beyond_the_limit_is_read(client: TestClient) -> None:
     assert MOST_PIXELS < 6_000 * 5_000
     with patch("PIL.PngImagePlugin.PngImageFile.load") as load:
         assert client.post("/api/images", content=bomb(6_000, 5_000)).status_code == 400
