@@ -112,10 +112,6 @@ class AnswerLoop:
     def _rows(self) -> Sequence[Sequence[int]]:
         return [range(len(self.images))] if self.blocks is None else self.blocks
 
-    @cached_property
-    def _needed(self) -> set[Any]:
-        return {question.plan.abduction for question in self.questions}
-
     def __iter__(self) -> Iterator[Block]:
         """Give one block after the other; those that were not asked everything count as done."""
         end, cost = 0, self.cost(self.questions)
@@ -133,7 +129,8 @@ class AnswerLoop:
     def shared(self, plan: Plan[Any]) -> Plan[Any]:
         """Return a plan with the abduction that it shares with another question's plan."""
         wider = plan.shared()
-        return wider if wider.abduction in self._needed else plan
+        needed = {question.plan.abduction for question in self.questions}
+        return wider if wider.abduction in needed else plan
 
 
 class Block:

@@ -20,7 +20,7 @@ from fcfg.pipeline.plans import GuidedPlan, Needs
 from fcfg.pipeline.records import Abduction, DecodedAnswer, FactualBranch
 from fcfg.sampling import Anchor, OnStep, Path, PathRecorder, Trajectory, anchor_path, integrate
 from fcfg.support.images import per_image, pixel_axes
-from fcfg.support.tensors import mapped
+from fcfg.support.tensors import joined, mapped
 
 
 def abduct_images(batches: Batches, factual: Factual, needs: Needs, model: str) -> Abduction:
@@ -58,7 +58,7 @@ def _infer_noise(
 
     pieces = batches.work(len(x), 1, work)
     paths = [path for _, path in pieces if path is not None]
-    return Trajectory.joined([end for end, _ in pieces]), Path.joined(paths) if paths else None
+    return Trajectory.joined([end for end, _ in pieces]), joined(paths, dim=1) if paths else None
 
 
 def restore_abduction(
@@ -169,8 +169,6 @@ def decode_answer(batches: Batches, abduction: Abduction, end: Trajectory) -> De
         before, after = (fetch(codec.decode(batches.send(z[rows]))) for z in (factual, end.x))
         return before, after
 
-    before, after = (
-        torch.cat(part) for part in zip(*batches.work(len(images), 1, work), strict=True)
-    )
+    before, after = joined(batches.work(len(images), 1, work))
     lost = (before - images).square().mean(dim=pixel_axes(images)).sqrt()
     return DecodedAnswer((images + after - before).to(images.dtype), lost.to(images.dtype))

@@ -21,7 +21,6 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -50,15 +49,6 @@ class Path:
     states: Float[Tensor, "times batch channel *size"]  #: at the ascending times 0..T
     #: At the times between 0 and T; None if the solver does not evaluate at these states.
     noises: Float[Tensor, "between batch channel *size"] | None = None
-
-    @staticmethod
-    def joined(pieces: Sequence[Path]) -> Path:
-        """Concatenate the paths of several slices of a batch."""
-        noises = [piece.noises for piece in pieces if piece.noises is not None]
-        return Path(
-            torch.cat([piece.states for piece in pieces], dim=1),
-            torch.cat(noises, dim=1) if noises else None,
-        )
 
 
 class PathRecorder:

@@ -14,7 +14,7 @@ from torch import Tensor
 from fcfg.diffusion.prediction import AbstractPredictor, Images, Prediction, Rows, State, Step
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.options import TextForm, check_options, check_registrable
-from fcfg.support.tensors import mapped
+from fcfg.support.tensors import joined, mapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,16 +54,10 @@ class Trajectory:
     @staticmethod
     def joined(pieces: Sequence[Trajectory]) -> Trajectory:
         """Concatenate the trajectories of several slices of a batch."""
-        residuals = [piece.residual for piece in pieces if piece.residual is not None]
         spent = [rows for piece in pieces for rows in piece.spent]
-        companions = zip(*(piece.companions for piece in pieces), strict=True)
-        return replace(
-            pieces[0],
-            x=torch.cat([piece.x for piece in pieces]),
-            companions=tuple(torch.cat(tensors) for tensors in companions),
-            residual=torch.cat(residuals) if residuals else None,
-            evaluations=spent[0] if len(set(spent)) == 1 else torch.tensor(spent),
-        )
+        rows = spent[0] if len(set(spent)) == 1 else torch.tensor(spent)
+        whole = joined([replace(piece, evaluations=0, noise=None) for piece in pieces])
+        return replace(whole, evaluations=rows)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fcfg.support.errors import InputError
@@ -19,6 +20,19 @@ def mapped(function: Callable[[Tensor], Tensor], part: Any) -> Any:
         names = vars(part).items()
         return replace(part, **{name: mapped(function, value) for name, value in names})
     return tuple(mapped(function, value) for value in part) if isinstance(part, tuple) else part
+
+
+def joined(pieces: Sequence[Any], dim: int = 0) -> Any:
+    """Concatenate the tensors of pieces that are alike; all else is that of the first one."""
+    first = pieces[0]
+    if isinstance(first, Tensor):
+        return torch.cat(list(pieces), dim)
+    if is_dataclass(first) and not isinstance(first, type):
+        names = vars(first)
+        return replace(first, **{n: joined([vars(p)[n] for p in pieces], dim) for n in names})
+    if not isinstance(first, tuple):
+        return first
+    return tuple(joined(parts, dim) for parts in zip(*pieces, strict=True))
 
 
 def tensors_in(part: Any) -> list[Tensor]:
