@@ -224,7 +224,7 @@ def network_call(work: Workload) -> Call:
     denoiser, rows = work.pipeline.denoiser, work.rows_at_once
     copies = rows // len(work.images)
     x = torch.cat([denoiser.encoded(work.images)] * copies)
-    t = torch.full((rows,), 500, device=denoiser.device)
+    t = torch.full((rows,), denoiser.schedule.steps // 2, device=denoiser.device)
     c = denoiser.condition(work.attributes).repeat(copies, 1)
     return torch.no_grad()(lambda: denoiser(x, t, c))
 
