@@ -254,4 +254,4 @@ def test_answers_of_any_precision_are_written_and_without_nibabel_the_extra_is_n
     assert file.holding(seen.double()) == file.holding(seen)
     assert seen.dtype == torch.float32
     monkeypatch.setitem(sys.modules, "nibabel", None)
-    refused("NIfTI volumes", "the package nibabel").by(read_volume, path, Voxels(1))
+    refused("NIfTI volumes", "no nibabel").by(read_volume, path, Voxels(1))
