@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.codec import AbstractCodec
 from fcfg.diffusion.conditioners import AbstractConditioner
 from fcfg.diffusion.denoiser import Denoiser
@@ -70,11 +69,6 @@ class ForeignNetwork(nn.Module):
             )
         self._is_packed = "img_ids" in taken
         self._fixed = {"return_dict": False} if "return_dict" in taken else {}
-
-    @property
-    def space(self) -> AttributeSpace:
-        """The attributes."""
-        return self.conditioner.space
 
     @property
     def dimensions(self) -> int:

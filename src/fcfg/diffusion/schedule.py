@@ -95,11 +95,6 @@ class NoiseSchedule:
         return self._table.parameterisation
 
     @property
-    def currency(self) -> Parameterisation:
-        """What guidance and solvers exchange: the noise, or the flow."""
-        return "flow" if self.is_flow else "noise"
-
-    @property
     def levels(self) -> tuple[Float[Tensor, "times"], Float[Tensor, "times"]]:
         """Signal and noise at t = 0..T; float64, on the CPU."""
         signal, noise, _ = self._on(torch.device("cpu"))

@@ -129,13 +129,12 @@ def wrap_pipeline(
         )
     has_zeros = pipeline.config.get("force_zeros_for_empty_prompt", False)
     known = inspect.signature(pipeline.encode_prompt).parameters
-    off = {name: False for name in ("do_classifier_free_guidance",) if name in known}
-    same = {name: None for name in ("prompt_2", "prompt_3") if name in known}
+    options = {"prompt_2": None, "prompt_3": None, "do_classifier_free_guidance": False}
+    options |= {"device": network.device, "num_images_per_prompt": 1}
+    given = {name: value for name, value in options.items() if name in known}
 
     def encode(prompts: list[str]) -> dict[str, Tensor]:
-        others = {"device": network.device, "num_images_per_prompt": 1}
-        given = {"prompt": prompts, **same, **off, **others}
-        found = pipeline.encode_prompt(**given)
+        found = pipeline.encode_prompt(prompt=prompts, **given)
         named = {n: t for n, t in zip(returned, found, strict=False) if n is not None}
         if has_zeros:
             for table in named.values():
