@@ -40,7 +40,7 @@ def finding_probability(age: np.ndarray) -> np.ndarray:
 @pytest.fixture(scope="module")
 def fitted() -> StructuralCausalModel:
     scm = StructuralCausalModel(SPACE, GRAPH)
-    scm.fit(population(4000), steps=300, batch_size=256)
+    scm.fit(population(4000), steps=200, batch_size=256)
     return scm
 
 
