@@ -87,7 +87,8 @@ def read_config(folder: Path) -> tuple[ModelConfig[Any], dict[str, Any]]:
         return kind.config.model_validate_json(text), values
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(key) for key in first["loc"])
+        keys = [str(key) for key in first["loc"]]
+        where = ".".join(key for key in keys if not key.startswith("literal["))  # of a union
         raise refusal(folder, f"a valid {CONFIG}", f"'{where}': {first['msg']}") from error
 
 
