@@ -109,7 +109,7 @@ def test_a_folder_holds_the_model_and_is_written_in_one_way(model, folder, tmp_p
     fcfg.save(model, tmp_path / "half", "float16")
     one, two = ({p.name: p.read_bytes() for p in f.iterdir()} for f in (folder, again.folder))
     assert one == two
-    assert (answer(fcfg.load(tmp_path / "half")).images - wanted).abs().max() < 0.05
+    assert (answer(fcfg.load(tmp_path / "half")).images - wanted).abs().mean() < 0.01
     next(again.image_model.parameters()).data += 0.5
     assert not torch.equal(answer(again).images, wanted)
 
