@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fcfg.storage.hub import CARD, HubName
+from fcfg.storage.hub import HubName
 from fcfg.support.tables import read_columns
-
-if TYPE_CHECKING:
-    from fcfg.model.parts import AbstractModel
 
 _COLUMNS = ("do", "guidance", "metric", "attribute", "value", "low", "high", "n")
 
 
-def write_card(
-    model: AbstractModel, name: HubName, results: Path | None, license: str | None
-) -> str:
+@dataclass(frozen=True)
+class Facts:
+    """What the card of a model says of it."""
+
+    kind: str
+    parameters: int
+    size: int | None  #: as in :class:`~fcfg.model.CounterfactualModel`
+    data: str  #: format of its training data
+    attributes: Sequence[str]
+    arrows: Sequence[tuple[str, str]]  #: of the causal graph
+    page: str | None  #: the page of its folder
+
+
+def write_card(facts: Facts, name: HubName, results: Path | None, license: str | None) -> str:
     """Return the card of a model: front matter that the hub reads, and a page.
 
     Args:
-        model: The model. If its folder has a page, the card shows that.
+        facts: What it says. If the folder of the model has a page, the card shows that.
         name: Its name on the hub.
         results: The file ``table.csv`` of a report about it.
         license: Identifier of its licence, such as 'mit'.
     """
     from huggingface_hub import EvalResult, ModelCardData
 
-    data = model.provenance.get("training", {}).get("data", {}).get("format", "images")
     measured = [] if results is None else [*zip(*_measured(results).values(), strict=True)]
     found = [
         EvalResult(
             task_type="image-to-image",
-            dataset_type=data,
-            dataset_name=f"{data}, {do}",
+            dataset_type=facts.data,
+            dataset_name=f"{facts.data}, {do}",
             metric_type=metric,
             metric_name=" ".join(filter(None, (metric, attribute, f"({guidance}, n = {n})"))),
             metric_value=float(value),
@@ -45,11 +53,10 @@ def write_card(
         library_name="fcfg",
         pipeline_tag="image-to-image",
         license=license,
-        tags=["counterfactual", "causality", model.kind],
+        tags=["counterfactual", "causality", facts.kind],
         eval_results=found or None,
     )
-    own = None if model.folder is None else model.folder / CARD
-    page = own.read_text("utf-8") if own is not None and own.exists() else _page(model, name)
+    page = _page(facts, name) if facts.page is None else facts.page
     page = page.partition("\n---\n")[2].lstrip() if page.startswith("---\n") else page
     rows = [
         f"| {do} | {guidance} | {metric} {attribute} | {value} ({low} to {high}) | {n} |"
@@ -64,9 +71,9 @@ def _measured(results: Path) -> dict[str, list[str]]:
     return {name: columns[name] for name in _COLUMNS}
 
 
-def _page(model: AbstractModel, name: HubName) -> str:
-    arrows = [f"{a} → {b}" for b, parents in model.graph.parents.items() for a in parents]
-    size = "any size" if model.size is None else f"{model.size} pixels"
+def _page(facts: Facts, name: HubName) -> str:
+    arrows = [f"{cause} → {effect}" for cause, effect in facts.arrows]
+    size = "any size" if facts.size is None else f"{facts.size} pixels"
     lines = [
         f"# {name.repository.rpartition('/')[2]}",
         "",
@@ -78,8 +85,8 @@ def _page(model: AbstractModel, name: HubName) -> str:
         "",
         "| | |",
         "|---|---|",
-        f"| model | {model.kind}, {model.parameters:,} parameters, images of {size} |",
-        f"| attributes | {', '.join(model.space.names)} |",
+        f"| model | {facts.kind}, {facts.parameters:,} parameters, images of {size} |",
+        f"| attributes | {', '.join(facts.attributes)} |",
         f"| causes | {', '.join(arrows) or 'none: all attributes are roots'} |",
     ]
     return "\n".join(lines)

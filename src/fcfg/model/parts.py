@@ -19,7 +19,7 @@ from fcfg.causal.graph import CausalGraph
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.judge import AttributeJudge, Reading
 from fcfg.model.answers import Plan, Preparation, Traits
-from fcfg.model.card import write_card
+from fcfg.model.card import Facts, write_card
 from fcfg.model.thresholds import Thresholds
 from fcfg.storage import Storage, load_model, read_words, save_model
 from fcfg.storage.hub import CARD, HubName
@@ -146,7 +146,17 @@ class AbstractModel(ABC):
             storage: As in :meth:`save`.
         """
         hub = HubName.of(name)
-        card = write_card(self, hub, None if results is None else Path(results), license)
+        own = None if self.folder is None else self.folder / CARD
+        facts = Facts(
+            kind=self.kind,
+            parameters=self.parameters,
+            size=self.size,
+            data=self.provenance.get("training", {}).get("data", {}).get("format", "images"),
+            attributes=self.space.names,
+            arrows=[(a, b) for b, parents in self.graph.parents.items() for a in parents],
+            page=own.read_text("utf-8") if own is not None and own.exists() else None,
+        )
+        card = write_card(facts, hub, None if results is None else Path(results), license)
         with TemporaryDirectory() as folder:
             self.save(folder, storage)
             (Path(folder) / CARD).write_text(card, "utf-8", newline="\n")
