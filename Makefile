@@ -41,7 +41,8 @@ $(DEV): pyproject.toml models/pyproject.toml constraints.txt
 setup: $(DEV)  ## make .venv with everything that development needs
 
 # Each worker takes tests in order, and steals at the end: few fixtures of a file are made twice.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+WORKERS := -n auto --maxprocesses 8 --dist worksteal
+PYTEST := $(BIN)/python -m pytest $(WORKERS)
 
 test: $(DEV)  ## run the tests on all cores, and require that each refusal is made
 	$(PYTEST) --refusals
@@ -56,11 +57,11 @@ test-all: $(DEV) test-lowest  ## run the long tests, too, with the coverage of l
 .venv-lowest/.ready: pyproject.toml constraints.txt constraints-lowest.txt
 	@test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
-	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e ./models -e '.[app,diffusers,medical,monai,tensorboard]' pytest hypothesis beartype scikit-learn scipy httpx2
+	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e ./models -e '.[app,diffusers,medical,monai,tensorboard]' pytest pytest-xdist hypothesis beartype scikit-learn scipy httpx2
 	@touch $@
 
 test-lowest: .venv-lowest/.ready  ## run all tests with the oldest packages we promise to support
-	.venv-lowest/bin/python -m pytest
+	.venv-lowest/bin/python -m pytest $(WORKERS)
 
 lint: $(DEV)  ## formatting, style, types, import rules, rules of the house
 	$(BIN)/ruff format --check .
