@@ -24,6 +24,7 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.commits: dict[str, dict[str, Files]] = {}  # by repository and digest
         self.branches: dict[str, dict[str, str]] = {}  # digest of the newest commit
+        self.closed: set[str] = set()  #: repositories that nobody may write to
         self.asked: list[str] = []
 
     @property
@@ -81,6 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/api/repos/create":
             asked = json.loads(body)
             repository = f"{asked['organization']}/{asked['name']}"
+            if repository in self.server.closed:
+                return self.reply(b"{}", status=403)
             if repository not in self.server.branches:
                 self.server.commit(repository, "main", {})
             return self.answer(url=f"{self.server.address}/{repository}")

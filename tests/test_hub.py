@@ -113,6 +113,9 @@ def test_what_the_hub_does_not_have_is_refused(hub: Hub) -> None:
         fcfg.load("hf://me/nothing")
     with refused("model hf://me/tiny@v9", "no revision 'v9'"):
         fcfg.load("hf://me/tiny@v9")
+    hub.closed.add("me/tiny")
+    with refused("model hf://me/tiny", "a refusal: ", "403"):
+        tiny_pipeline().push_to_hub("hf://me/tiny")
     hub.commit("you/words", "main", {"README.md": b"words"})
     with refused("model hf://you/words", "without config.json"):
         fcfg.load("hf://you/words")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import warnings
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker
 from rich.console import Console
 
 from fcfg.cli import progress
@@ -73,6 +75,43 @@ def test_tensorboard_gets_every_number_that_the_log_gets(tmp_path: Path) -> None
     read = [(event.step, event.value) for event in board.Scalars("judge/loss")]
     assert read == [(1, 0.5), (2, 1.0), (3, 1.5)]
     assert steps(log) == [("judge", 1), ("judge", 2), ("judge", 3)]
+
+
+class Notes(GeneralTracker):
+    """A tracker of one's own, which keeps what it is told."""
+
+    name = "notes"
+    requires_logging_directory = False
+    told: ClassVar[list[tuple[dict[str, float], int | None]]] = []
+
+    def __init__(self, run_name: str) -> None:
+        super().__init__()
+        self.told.append(({run_name: 0.0}, None))
+
+    @property
+    def tracker(self) -> None: ...
+
+    def store_init_configuration(self, values: dict[str, float]) -> None:
+        self.told.append((values, None))
+
+    def log(self, values: dict[str, float], step: int | None = None) -> None:
+        self.told.append((values, step))
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_other_trackers_get_settings_and_numbers_and_steps_as_they_take_them(
+    name: str, tmp_path: Path, monkeypatch
+) -> None:
+    """Steps of wandb never go back, so they are numbers there: every part begins at 0."""
+    monkeypatch.setattr("fcfg.training.log.find_spec", lambda name: True)
+    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, name, Notes)
+    Notes.told.clear()
+    log = RunLog(tmp_path, trackers=(name,), settings={"seed": 3})
+    log.write("judge", 7, loss=0.5)
+    log.close()
+    numbers = ({"judge/step": 7, "judge/loss": 0.5}, None)
+    written = numbers if name == "wandb" else ({"judge/loss": 0.5}, 7)
+    assert Notes.told == [({"fcfg": 0.0}, None), ({"seed": 3}, None), written]
 
 
 def test_a_tracker_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch) -> None:

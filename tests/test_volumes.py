@@ -165,6 +165,10 @@ def test_what_is_no_volume_is_named_before_any_work(tmp_path: Path) -> None:
     broken.write_bytes(b"not a volume")
     cut.write_bytes(good.read_bytes()[:-40])
     nibabel.save(nibabel.MGHImage(np.zeros((4, 4, 4), np.float32), OBLIQUE), other)
+    cifti = nibabel.cifti2
+    brain = cifti.BrainModelAxis.from_mask(np.ones((2, 2, 2)), "thalamus_left", OBLIQUE)
+    greys = cifti.Cifti2Image(np.zeros((1, 8)), (cifti.ScalarAxis(["a"]), brain))
+    nibabel.save(greys, tmp_path / "greys.nii")
     holes = np.ones((4, 4, 4), np.float32)
     holes[0, 0, 0] = np.nan
     lost = bytearray(good.read_bytes())
@@ -177,6 +181,7 @@ def test_what_is_no_volume_is_named_before_any_work(tmp_path: Path) -> None:
         broken: "ImageFileError",
         cut: "Expected",
         other: "not named .nii or .nii.gz",
+        tmp_path / "greys.nii": "not a NIfTI file",
         stored(tmp_path / "holes.nii", holes): "NaN or infinite",
         stored(tmp_path / "four.nii", numbers(4, 4, 4, 3)): "shape (4, 4, 4, 3); one volume",
         tmp_path / "lost.nii": "its affine gives some axis no direction",
