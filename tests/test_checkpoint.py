@@ -136,9 +136,9 @@ def test_a_network_of_ones_own_is_stored_and_asked_for(pipeline, tmp_path: Path)
     again = load(tmp_path, network=Own())
     assert torch.equal(answer(own).trajectory.x, answer(again).trajectory.x)
     assert again.judge is None
-    refused(f"checkpoint {tmp_path}", "network= with a Own", "got none").by(load, tmp_path)
+    refused(f"model {tmp_path}", "network= with a Own", "got none").by(load, tmp_path)
     save(pipeline, tmp_path)
-    refused(f"checkpoint {tmp_path}", "no network=", "got Own").by(load, tmp_path, network=Own())
+    refused(f"model {tmp_path}", "no network=", "got Own").by(load, tmp_path, network=Own())
     tied, fresh = Own(), Own()
     tied.again, fresh.again = tied.weight, fresh.weight
     save(own_pipeline(pipeline, tied), tmp_path)
@@ -152,7 +152,7 @@ def test_every_truncation_of_a_weight_file_is_refused(pipeline, tmp_path: Path) 
         whole = path.read_bytes()
         for keep in (0, 7, 100, len(whole) - 1):
             path.write_bytes(whole[:keep])
-            refused(f"checkpoint {tmp_path}", path.name).by(load, tmp_path)
+            refused(f"model {tmp_path}", path.name).by(load, tmp_path)
         path.write_bytes(whole)
     load(tmp_path)
 
@@ -183,7 +183,7 @@ def test_what_is_not_a_checkpoint_is_refused(pipeline, tmp_path: Path) -> None:
     def wrong(spoil: Callable[[Path], object], *fragments: str, **changes: object) -> None:
         folder = copytree(tmp_path / "whole", tmp_path / "model")
         spoil(folder, **changes)
-        refused(f"checkpoint {folder}", *fragments).by(load, folder)
+        refused(f"model {folder}", *fragments).by(load, folder)
         rmtree(folder)
 
     for text, fragment in {
@@ -234,7 +234,7 @@ def test_an_edited_config_is_noticed_unless_it_says_that_it_was(pipeline, tmp_pa
     load(tmp_path)
     for key, value in EDITS.items():
         path.write_text(json.dumps(values | {key: value}))
-        refused(f"checkpoint {tmp_path}", "an edited one", "remove 'digest'").by(load, tmp_path)
+        refused(f"model {tmp_path}", "an edited one", "remove 'digest'").by(load, tmp_path)
     path.write_text(json.dumps({k: v for k, v in values.items() if k != "digest"}))
     load(tmp_path)
     path.write_text(json.dumps(values | EDITS))
@@ -264,12 +264,12 @@ def test_a_folder_that_is_none_of_ours_is_neither_read_nor_replaced(pipeline, tm
     below = file / "below"
     other = CounterfactualPipeline(pipeline.denoiser, pipeline.scm, judge=nn.Linear(1, 1))
     for subject, fragment, call in (
-        (f"checkpoint {file}", "a folder", lambda: load(file)),
-        ("checkpoint portrait", "did you mean 'portraits'?", lambda: load("portrait")),
-        (f"checkpoint {empty}", "no config.json in it", lambda: load(empty)),
-        (f"checkpoint {tmp_path}", "something else", lambda: save(pipeline, tmp_path)),
-        (f"checkpoint {file}", "can be written", lambda: save(pipeline, file)),
-        (f"checkpoint {below}", "can be written", lambda: save(pipeline, below)),
+        (f"model {file}", "a folder", lambda: load(file)),
+        ("model portrait", "did you mean 'portraits'?", lambda: load("portrait")),
+        (f"model {empty}", "no config.json in it", lambda: load(empty)),
+        (f"model {tmp_path}", "something else", lambda: save(pipeline, tmp_path)),
+        (f"model {file}", "can be written", lambda: save(pipeline, file)),
+        (f"model {below}", "can be written", lambda: save(pipeline, below)),
         ("storage", "did you mean 'float16'?", lambda: save(pipeline, new, storage="bfloat16")),
         ("judge", "fcfg.AttributeJudge", lambda: save(other, new)),
         ("weights", "float32", lambda: save(mixture_pipeline(), new)),
@@ -280,6 +280,6 @@ def test_a_folder_that_is_none_of_ours_is_neither_read_nor_replaced(pipeline, tm
         refused("provenance", "finite numbers", ".item()").by(save, own, new)
     for path in (None, 3, b"model", ["model"]):
         for call in (lambda path=path: load(path), lambda path=path: save(pipeline, path)):
-            refused("checkpoint", "the path of a folder", str(path)[:4]).by(call)
+            refused("model", "the path of a folder", str(path)[:4]).by(call)
     assert json.loads(config.read_text()) == {"model_type": "bert"}
     assert not new.exists()

@@ -35,14 +35,14 @@ assert main(["models"]) == 0
 
 
 @pytest.mark.promise("No network is used, unless you name a hub")
-@pytest.mark.promise("No pickle is read, but weights of LPIPS by torch, as tensors alone")
+@pytest.mark.promise("No pickle is read, except weights of LPIPS, as tensors alone")
 def test_neither_a_network_nor_pickle_is_used(tmp_path: Path) -> None:
     words = [sys.executable, "-c", WATCHED]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.promise("No pickle is read, but weights of LPIPS by torch, as tensors alone")
+@pytest.mark.promise("No pickle is read, except weights of LPIPS, as tensors alone")
 def test_nothing_of_the_package_reads_objects_from_pickle() -> None:
     for file in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):

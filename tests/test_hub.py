@@ -76,7 +76,7 @@ def test_weights_that_were_changed_on_the_hub_are_refused(hub: Hub) -> None:
     files = dict(hub.files("me/tiny", "main")[1])
     name = next(name for name in files if name.startswith("network"))
     hub.commit("me/tiny", "main", files | {name: files[name][:-4] + b"\0\0\0\1"})
-    with refused("checkpoint", name):
+    with refused("model", name):
         fcfg.load("hf://me/tiny")
 
 
@@ -161,6 +161,8 @@ def test_models_are_listed_by_where_they_are(
     assert found[name] == "from"
     assert found[str(Path("runs/mine"))] == "yours"
     assert "theirs" not in said
+    assert main(["models", "nowhere"]) == 2
+    assert "expected a folder with models, got 'nowhere'" in capsys.readouterr().err
 
 
 def test_an_error_of_the_disk_is_not_one_of_the_hub(

@@ -136,7 +136,7 @@ def without_room(out: Path, room: int) -> str:
     return str(caught.value)
 
 
-@pytest.mark.promise("A full disk stops a training with what was whole")
+@pytest.mark.promise("A full disk stops a training, and its last whole state is kept")
 def test_a_full_disk_stops_the_run_with_what_was_whole(begun: Path, tmp_path: Path) -> None:
     """Be it full of weights, or at a line of the log; the files it left half written go."""
     full, out = (copytree(begun, tmp_path / name) for name in ("full", "run"))

@@ -104,11 +104,11 @@ def test_weights_that_are_not_finite_are_refused_in_every_part(
             broken = f"{part}-{digest(data)}.safetensors"
             (tmp_path / broken).write_bytes(data)
             edit(tmp_path, files=files | {part: broken}, digest=None)
-            with refused(f"checkpoint {tmp_path}, {part}", f"NaN or infinity in '{name}'"):
+            with refused(f"model {tmp_path}, {part}", f"NaN or infinity in '{name}'"):
                 fcfg.load(tmp_path)
 
 
-def test_what_could_not_come_back_is_not_written(tmp_path: Path) -> None:
+def test_what_could_not_come_back_is_not_written(tmp_path: Path, monkeypatch) -> None:
     broken, own = tiny_model("portraits-causal", saved=True), tiny_model(saved=True)
     next(broken.scm.parameters()).data[...] = torch.nan
     own.denoiser.embedder = torch.nn.Identity()
@@ -121,6 +121,8 @@ def test_what_could_not_come_back_is_not_written(tmp_path: Path) -> None:
         (other, "model", "a CounterfactualPipeline", "ShiftModel"),
     ):
         refused(*said).by(model.save, tmp_path / "model")
+    monkeypatch.setattr(ShiftConfig, "describe", lambda network: {})
+    refused("kind 'shift', 'network'", "got none").by(shift().save, tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -133,8 +135,8 @@ def test_a_class_loads_its_own_models_and_kinds_are_registered_once(models, tmp_
     known = f"a model of kind {' or '.join(sorted(KINDS))}"
     for kind in ("gan", "Shift", None, ["shift"], {}):
         edit(tmp_path, kind=kind)
-        refused(f"checkpoint {tmp_path}", known, str(kind)).by(fcfg.load, tmp_path)
-        refused(f"checkpoint {tmp_path}", known).by(models["diffusion"].save, tmp_path)
+        refused(f"model {tmp_path}", known, str(kind)).by(fcfg.load, tmp_path)
+        refused(f"model {tmp_path}", known).by(models["diffusion"].save, tmp_path)
     for kind in ("diffusion", "shift"):
         other = type("Other", (ShiftModel,), {"kind": kind})
         refused(f"kind '{kind}'", "not taken").by(register_kind(ShiftConfig), other)

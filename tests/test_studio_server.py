@@ -138,7 +138,7 @@ def test_wrong_input_of_the_command_is_one_line_and_code_2(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         refused_line(["studio", "--port", port], f"address 127.0.0.1:{port}", capsys)
-    wrong = {"--host 203.0.113.7": "address 203.0.113.7:0", "nowhere": "checkpoint nowhere"}
+    wrong = {"--host 203.0.113.7": "address 203.0.113.7:0", "nowhere": "model nowhere"}
     wrong |= {f"{tiny_folder} --compare portraits": "model portraits"}
     wrong |= {"--precision int8": "precision", "--port 70000": "port"}
     for words, subject in wrong.items():

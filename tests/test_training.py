@@ -153,7 +153,7 @@ def test_another_configuration_or_a_folder_that_cannot_be_the_models_is_refused(
         train(tiny(model={"batch": 16}), out, "scm")
     train(tiny(run={"log_steps": 3}), out, "scm")  # how a run behaves may change
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    refused(f"checkpoint {tmp_path}", "that fcfg wrote").by(train, tiny(), tmp_path)
+    refused(f"model {tmp_path}", "that fcfg wrote").by(train, tiny(), tmp_path)
     with refused("out ", "a folder that can be written", "the file"):
         train(tiny(), tmp_path / "config.json" / "run")
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "run"}

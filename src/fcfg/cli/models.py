@@ -14,8 +14,8 @@ from fcfg.support.errors import InputError
 
 def models(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where your own models are.")
-    ] = Path("runs"),
+        Path | None, typer.Argument(metavar="FOLDER", help="Where your own models are; runs.")
+    ] = None,
 ) -> None:
     """List the models that can be asked without a network: shipped, fetched from a hub, and yours.
 
@@ -28,7 +28,11 @@ def models(
     from fcfg.storage import shipped
     from fcfg.storage.hub import cached
 
-    own = {str(path.parent): path.parent for path in sorted(folder.glob("*/config.json"))}
+    if folder is not None and not folder.is_dir():
+        expected, do = "a folder with models", "check the path"
+        raise InputError("folder", expected=expected, got=f"'{folder}'", do=do)
+    folders = sorted((folder or Path("runs")).glob("*/config.json"))
+    own = {str(path.parent): path.parent for path in folders}
     homes = {"shipped": shipped(), "from the hub": cached(), "yours": own}
     rows = [row for home, found in homes.items() for row in _rows(home, found.items())]
     show_rows(("model", "where", "kind", "attributes", "size (MB)"), rows)

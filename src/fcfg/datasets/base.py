@@ -193,6 +193,6 @@ def existing_folder(path: Path | None) -> Path:
     """Return the folder of a data set, or refuse a path that is not one."""
     if path is None or not os.path.isdir(path):
         got = "none" if path is None else f"'{path}'"
-        do = "give the folder of the data set: --data DIR, or 'path' of the section data"
+        do = "name the folder of the data set, in a configuration as 'path' of the section data"
         raise InputError("data, path", expected="a folder that exists", got=got, do=do)
     return path

@@ -99,8 +99,8 @@ class ParsedColumn:
                 subject,
                 expected="a value for every image",
                 got=f"none for {len(without)}: {listed(without)}",
-                do="fill in the values, or leave the rows out, which a folder does with "
-                "'missing: drop' (--missing drop)",
+                do="fill in the values, or leave the rows out: data of a training with "
+                "'missing: drop', 'fcfg data check' with --missing drop",
             )
         if self.illegal:
             pairs = [f"'{self.texts[row]}' for '{names[row]}'" for row in self.illegal[:_SHOWN]]
@@ -109,7 +109,7 @@ class ParsedColumn:
                 subject,
                 expected=_parser(self.attribute)[1],
                 got=", ".join(pairs) + (f" and {rest} more" if rest else ""),
-                do="correct the values, or the declaration of the attribute",
+                do="correct the values, or, before a training, the attribute",
             )
 
 

@@ -55,7 +55,13 @@ def sample(count: int, seed: int = 0) -> list[Shape]:
 
 
 def write_shapes(folder: str | os.PathLike[str], count: int = 1000, seed: int = 0) -> Path:
-    """Write pictures and ``metadata.csv`` to a new or empty folder, see :func:`sample`."""
+    """Write pictures and ``metadata.csv`` to a new or empty folder, see :func:`sample`.
+
+    Args:
+        folder: A folder that does not exist, or is empty.
+        count: Number of pictures.
+        seed: Seed of all that is drawn.
+    """
     path, shapes = Path(folder), sample(count, seed)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         expected, do = "a folder that does not exist, or is empty", "choose another name"

@@ -249,7 +249,9 @@ class Guidance:
                 expected=f"'{UNGUIDED}' alone, one of {quoted(RULES)} with a number, or with an f "
                 "before it and a weight for every group",
                 got=repr(form.name),
-                do=nearest(form.name.replace("pp", "++"), [_EXAMPLE, *rules]),
+                do=f"write for example '{_EXAMPLE}'"
+                if form.name in rules
+                else nearest(form.name.replace("pp", "++"), [_EXAMPLE, *rules]),
             )
         rule = rules[form.name]() if form.name in rules else None
         weights = ((group or _GLOBAL, weight) for group, weight in form.numbers.items())

@@ -29,7 +29,7 @@ def write_card(facts: Facts, name: HubName, results: Path | None, license: str |
     """Return the card of a model: front matter that the hub reads, and a page.
 
     Args:
-        facts: What it says. If the folder of the model has a page, the card shows that.
+        facts: Its contents; the page of the model's folder, if it has one, is shown.
         name: Its name on the hub.
         results: The file ``table.csv`` of a report about it.
         license: Identifier of its licence, such as 'mit'.

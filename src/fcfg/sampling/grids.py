@@ -75,7 +75,7 @@ def time_grid(schedule: NoiseSchedule, steps: int, grid: str = "uniform") -> tup
     """
     kind, _, end = check_grid(grid).partition(":")
     last = max(1, round(float(end or 1) * schedule.steps))
-    do = f"20 is the default, {last} the paper's" if last == 1000 else "choose within"
+    do = "the sampling 'paper' takes 1000" if last == 1000 else "choose within"
     steps = check_integer("steps", steps, 1, last, do=do)
     if kind == "uniform":
         return tuple((2 * i * last + steps) // (2 * steps) for i in range(steps + 1))

@@ -35,7 +35,7 @@ from fcfg.storage.places import (
     expected_folder,
     model_folder,
 )
-from fcfg.support.config_files import parse_json, read_text
+from fcfg.support.config_files import parse_json, read_text, validate
 from fcfg.support.errors import InputError, check_among, check_is
 from fcfg.support.files import write_atomically
 from fcfg.support.hashing import digest_of_values
@@ -48,7 +48,7 @@ _HEADER = 4096  # bytes that a file of weights may have for each tensor, beside 
 def read_outline(path: str | os.PathLike[str]) -> tuple[type[Any], CausalGraph]:
     """Return the class of a model and its causal graph, without reading its weights."""
     config, _ = read_config(model_folder(path))
-    return find_kind(config.kind, f"checkpoint {path}").model, CausalGraph(config.graph)
+    return find_kind(config.kind, f"model {path}").model, CausalGraph(config.graph)
 
 
 def replaced_files(folder: Path) -> set[str]:
@@ -61,7 +61,7 @@ def replaced_files(folder: Path) -> set[str]:
     try:
         config, _ = read_config(folder)
     except InputError as error:
-        raise error.about(f"checkpoint {folder}", "choose another folder") from error
+        raise error.about(f"model {folder}", "choose another folder") from error
     weights = {Path(name).name for name in config.files.values()}
     return weights | {record.file for record in config.records.values()}
 
@@ -69,7 +69,7 @@ def replaced_files(folder: Path) -> set[str]:
 def read_config(folder: Path) -> tuple[ModelConfig[Any], dict[str, Any]]:
     """Return the config, and the same as plain values."""
     check_exists(folder)
-    subject, expected = f"checkpoint {folder}", expected_folder()
+    subject, expected = f"model {folder}", expected_folder()
     text = read_text(folder / CONFIG, subject, expected=expected)
     values = parse_json(text, f"{subject}, {CONFIG}", do=ADVICE)
     if "format" not in values:
@@ -113,20 +113,21 @@ def save_model(model: StorableModel, path: str | os.PathLike[str], storage: Stor
     if judge is not None:
         parts["judge"] = stored_tensors(judge.network, storage)
     contents = {part: safetensors.save(tensors) for part, tensors in parts.items()}
-    config = kind.config(
-        format=FORMAT,
-        fcfg=__version__,
-        storage=storage,
+    fields = {
+        "format": FORMAT,
+        "fcfg": __version__,
+        "storage": storage,
         **kind.config.describe(model.image_model),
-        attributes=scm.space.to_config(),
-        graph={node: list(parents) for node, parents in scm.graph.parents.items()},
-        mechanisms={node: list(parents) for node, parents in scm.fitted_parents.items()},
-        judge=None if judge is None else judge.network.config,
-        factors={} if judge is None else judge.factors,
-        files={part: f"{part}-{digest(data)}.safetensors" for part, data in contents.items()},
-        provenance=_json_values(model.provenance),
-        kind=model.kind,
-    )
+        "attributes": scm.space.to_config(),
+        "graph": {node: list(parents) for node, parents in scm.graph.parents.items()},
+        "mechanisms": {node: list(parents) for node, parents in scm.fitted_parents.items()},
+        "judge": None if judge is None else judge.network.config,
+        "factors": {} if judge is None else judge.factors,
+        "files": {part: f"{part}-{digest(data)}.safetensors" for part, data in contents.items()},
+        "provenance": _json_values(model.provenance),
+        "kind": model.kind,
+    }
+    config = validate(kind.config, fields, f"config of a model of kind '{model.kind}'")
     values = json.loads(config.model_dump_json(exclude={"digest"}))
     values["digest"] = digest_of_values(values)
     written = {config.files[part]: data for part, data in contents.items()}
@@ -146,7 +147,7 @@ def save_model(model: StorableModel, path: str | os.PathLike[str], storage: Stor
             (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise InputError(
-            f"checkpoint {folder}",
+            f"model {folder}",
             expected="a folder that can be written",
             got=error.strerror or error,
             do="choose another path or make room; what was there before is whole",
@@ -159,7 +160,7 @@ def load_model(path: str | os.PathLike[str], network: nn.Module | None) -> Any:
     config, values = read_config(folder)
     if config.digest not in (None, digest_of_values(values)):
         raise InputError(
-            f"checkpoint {folder}",
+            f"model {folder}",
             expected=f"the {CONFIG} that was written with its weights",
             got="an edited one",
             do="copy the folder again; or remove 'digest' from it, if the change is meant",
@@ -167,7 +168,7 @@ def load_model(path: str | os.PathLike[str], network: nn.Module | None) -> Any:
     wanted = config.network if isinstance(config.network, str) else None
     if (network is None) != (wanted is None):
         raise InputError(
-            f"checkpoint {folder}",
+            f"model {folder}",
             expected=f"network= with a {wanted}, whose weights it holds"
             if network is None
             else "no network=, since it holds one that fcfg knows",
@@ -206,7 +207,7 @@ def _build(folder: Path, config: ModelConfig[Any], network: nn.Module | None) ->
     image_model = config.build(space, network)
     for part, module in config.networks(image_model).items():
         fill(module, folder, config.files, part)
-    model = find_kind(config.kind, f"checkpoint {folder}").model
+    model = find_kind(config.kind, f"model {folder}").model
     return model(image_model.eval(), scm, judge=reader, provenance=config.provenance)
 
 
@@ -237,7 +238,7 @@ def fill(module: nn.Module, folder: Path, files: Mapping[str, str], part: str) -
         if name != f"{part}-{digest(data)}.safetensors":
             raise refusal(folder, f"{name} as it was written", "other contents, or a part of it")
         tensors = safetensors.load(data)
-        check_finite(f"checkpoint {folder}, {part}", tensors)
+        check_finite(f"model {folder}, {part}", tensors)
         if part != "scm":
             tensors = {k: t.float() if t.is_floating_point() else t for k, t in tensors.items()}
         meta = any(parameter.is_meta for parameter in module.parameters())
@@ -283,4 +284,4 @@ def digest(data: bytes) -> str:
 
 def refusal(folder: Path, expected: str, got: object) -> InputError:
     """Return the refusal of a folder."""
-    return InputError(f"checkpoint {folder}", expected=expected, got=got, do=ADVICE)
+    return InputError(f"model {folder}", expected=expected, got=got, do=ADVICE)

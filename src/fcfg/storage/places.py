@@ -28,7 +28,7 @@ def shipped() -> Mapping[str, Path]:
 
 def as_folder(path: str | os.PathLike[str]) -> Path:
     """Return the path of a folder; refuse what is no path."""
-    check_is("checkpoint", path, (str, os.PathLike), "the path of a folder")
+    check_is("model", path, (str, os.PathLike), "the path of a folder")
     return Path(path)
 
 
@@ -61,4 +61,4 @@ def check_exists(folder: Path) -> None:
         do = f"did you mean '{close[0]}'?"
     found = "a file" if os.path.isfile(folder) else "no such folder"
     got = f"no {CONFIG} in it" if os.path.isdir(folder) else found
-    raise InputError(f"checkpoint {folder}", expected=expected_folder(), got=got, do=do)
+    raise InputError(f"model {folder}", expected=expected_folder(), got=got, do=do)
