@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.model import AnyModel, Plan, parse_setting
@@ -14,10 +14,8 @@ from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
 
 
-class Experiment(BaseModel):
+class Experiment(BaseModel, frozen=True, extra="forbid"):
     """A sweep: every intervention under every guidance, on the same images."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = ""  #: name in reports, and of the folder of the results
     title: str = ""  #: one sentence

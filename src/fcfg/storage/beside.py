@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel, Field, RootModel
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace, Binary
@@ -24,10 +24,8 @@ _Kind = TypeVar("_Kind", bound=BaseModel)
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Record(BaseModel):
+class Record(BaseModel, frozen=True, extra="forbid"):
     """Values that JSON holds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class StoredRecord(Record):

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Self, cast
 
 import torch
 from jaxtyping import Float, Num, Shaped
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -30,7 +30,6 @@ Multiplier = Annotated[int, Field(ge=1, le=64)]
 
 
 def _heads(width: int, head_channels: int) -> int:
-    """Return the number of attention heads."""
     return max(1, width // head_channels)
 
 
@@ -39,10 +38,8 @@ def _groups(width: int) -> int:
     return math.gcd(32, width)
 
 
-class UNetConfig(BaseModel):
+class UNetConfig(BaseModel, frozen=True, extra="forbid"):
     """Shape of a :class:`UNet`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     channels: Channels = 3  #: channels of the image
     size: int = Field(default=64, ge=1, le=4096)
