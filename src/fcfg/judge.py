@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -31,6 +32,9 @@ from fcfg.metrics import level_scores
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import ImagesLike, read_images
 from fcfg.support.tensors import check_finite
+
+Outputs: TypeAlias = Float[Tensor, "batch outputs"]  # raw
+Values: TypeAlias = Float[Tensor, "batch values"]  # encoded attributes
 
 #: By the kind of an attribute: the loss of its outputs, and the value expected from them.
 _HEADS: Mapping[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
@@ -86,16 +90,14 @@ class AttributeJudge(nn.Module):
                 do="build its network with that many",
             )
 
-    def forward(
-        self, images: Float[Tensor, "batch channel *size"]
-    ) -> Float[Tensor, "batch outputs"]:
+    def forward(self, images: Float[Tensor, "batch channel *size"]) -> Outputs:
         """Return the raw outputs, one row per image."""
         return self.network(images)
 
     def loss(
         self,
-        outputs: Float[Tensor, "batch outputs"],
-        values: Float[Tensor, "batch values"],
+        outputs: Outputs,
+        values: Values,
         factors: Float[Tensor, "batch factors"],
     ) -> Float[Tensor, ""]:
         """Return the loss: cross-entropy for classes, squared error for numbers, summed.
@@ -108,9 +110,7 @@ class AttributeJudge(nn.Module):
             total = total + functional.mse_loss(shown, factors) * len(self.factors)
         return total
 
-    def attribute_loss(
-        self, outputs: Float[Tensor, "batch outputs"], values: Float[Tensor, "batch values"]
-    ) -> Float[Tensor, ""]:
+    def attribute_loss(self, outputs: Outputs, values: Values) -> Float[Tensor, ""]:
         """Return the loss of the attributes alone, or of probabilities in place of classes."""
         total = outputs.new_zeros(())
         heads = zip(self._heads(outputs), values.split(self.space.widths, dim=1), strict=True)
@@ -119,9 +119,7 @@ class AttributeJudge(nn.Module):
             total = total + loss(head, value)
         return total
 
-    def expected_values(
-        self, outputs: Float[Tensor, "batch outputs"]
-    ) -> Float[Tensor, "batch values"]:
+    def expected_values(self, outputs: Outputs) -> Values:
         """Return the encoded attributes that the judge expects: probabilities of classes."""
         values = [_HEADS[attribute.kind][1](head) for attribute, head in self._heads(outputs)]
         return torch.cat(values, dim=1)
@@ -147,9 +145,7 @@ class AttributeJudge(nn.Module):
         features = torch.cat([piece.float().cpu() for piece in pieces])
         return self._reading(torch.cat(outputs), features)
 
-    def _reading(
-        self, outputs: Float[Tensor, "batch outputs"], features: Float[Tensor, "batch feature"]
-    ) -> Reading:
+    def _reading(self, outputs: Outputs, features: Float[Tensor, "batch feature"]) -> Reading:
         check_finite("judge", {"outputs": outputs})
         expected = self.expected_values(outputs)
         attributes = self.space.decode(expected.numpy())
@@ -169,14 +165,10 @@ def judged(
 ) -> NDArray[np.float64]:
     """Return how clearly a judge reads given values: log-odds, or the value read minus the given.
 
+    Probabilities that are as close to 0 or 1 as ``closest`` are not told apart.
+
     >>> judged(Binary("male"), np.array([0.5, 0.9]), np.array([1, 0])).round(1)
     array([ 0. , -2.2])
-
-    Args:
-        attribute: The attribute.
-        scores: Scores of the judge, see :class:`fcfg.Reading`.
-        values: Value that each image should have.
-        closest: Distance from 0 and 1 within which probabilities are not told apart.
     """
     if isinstance(attribute, Continuous):
         return scores - values

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,12 +16,15 @@ from fcfg.causal.attributes import Column
 from fcfg.diffusion.codec import AbstractCodec
 from fcfg.diffusion.embedder import AbstractEmbedder
 from fcfg.diffusion.networks import OwnNetwork, repeat_for_conditions
-from fcfg.diffusion.prediction import Condition, Evaluate, Images
+from fcfg.diffusion.prediction import Condition, Evaluate, Images, Times
 from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, training_target
 from fcfg.diffusion.table import Parameterisation, check_parameterisation
 from fcfg.diffusion.times import TrainingTimes
 from fcfg.support.errors import InputError, check_integer
 from fcfg.support.images import DIMENSIONS, check_pixels, per_image
+
+Conditions: TypeAlias = Float[Tensor, "rows condition"]  # one per image, or several sets of them
+Values: TypeAlias = Float[Tensor, "batch values"]  # encoded attributes
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +34,8 @@ class Corruption:
     t: Int[Tensor, "batch"]
     noise: Images
     keep: Bool[Tensor, "batch attributes"]
-    latent: Float[Tensor, "batch latent"] | None = (
-        None  #: noise of the semantics, if there are some
-    )
+    #: Noise of the semantics, if there are some.
+    latent: Float[Tensor, "batch latent"] | None = None
 
 
 class Denoiser(nn.Module):
@@ -168,12 +171,7 @@ class Denoiser(nn.Module):
         table: Mapping[str, Column],
         semantics: Float[Tensor, "batch latent"] | None = None,
     ) -> Condition:
-        """Embed parsed attributes, on the device of the weights.
-
-        Args:
-            table: The attributes.
-            semantics: Output of :meth:`semantics`, if it has any numbers.
-        """
+        """Embed parsed attributes, and semantics if there are any, where the weights are."""
         if semantics is None and self.semantic_width:
             raise InputError(
                 "condition",
@@ -186,9 +184,7 @@ class Denoiser(nn.Module):
         c = self.embedder(values.to(weight.device, weight.dtype)).to(self.state_dtype)
         return c if semantics is None else torch.cat([semantics.to(c), c], dim=1)
 
-    def output(
-        self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
-    ) -> Float[Tensor, "rows channel *size"]:
+    def output(self, x: Images, t: Times, c: Conditions) -> Float[Tensor, "rows channel *size"]:
         """Evaluate the network in its own precision; the output has the precision of ``x``."""
         weight = next(self.network.parameters(), x)
         evaluate = self.network if self.training else self.evaluate or self.network
@@ -205,9 +201,7 @@ class Denoiser(nn.Module):
             )
         return output.to(x.dtype)
 
-    def forward(
-        self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
-    ) -> Float[Tensor, "rows channel *size"]:
+    def forward(self, x: Images, t: Times, c: Conditions) -> Float[Tensor, "rows channel *size"]:
         r"""Predict the noise :math:`\epsilon_\theta(x_t, t, c)`, or the flow of a flow.
 
         Conditions are one per image, or several sets of them, one after the other.
@@ -220,9 +214,7 @@ class Denoiser(nn.Module):
         levels, flow = self._levels(t, x), self.schedule.is_flow
         return prediction_from_output(output, x, *levels, self.parameterisation, flow=flow)
 
-    def noise(
-        self, x: Images, t: Int[Tensor, "batch"], c: Float[Tensor, "rows condition"]
-    ) -> Float[Tensor, "rows channel *size"]:
+    def noise(self, x: Images, t: Times, c: Conditions) -> Float[Tensor, "rows channel *size"]:
         """Predict the noise, also of a flow, for measurements; arguments as in a call."""
         prediction = self(x, t, c)
         if not self.schedule.is_flow:
@@ -285,9 +277,7 @@ class Denoiser(nn.Module):
         group.scatter_(1, order[:, :2], torch.arange(2, device=device).expand(batch, 2))
         return torch.stack([group == 0, group == 1], dim=1)
 
-    def loss(
-        self, images: Images, values: Float[Tensor, "batch values"], corruption: Corruption
-    ) -> Float[Tensor, ""]:
+    def loss(self, images: Images, values: Values, corruption: Corruption) -> Float[Tensor, ""]:
         r"""Compute the training loss (Sec. 2.1), averaged over the batch and the pixels.
 
         .. math:: \lVert \epsilon - \epsilon_\theta(x_t, t, c) \rVert^2
@@ -310,7 +300,7 @@ class Denoiser(nn.Module):
     def interaction(
         self,
         images: Images,
-        values: Float[Tensor, "batch values"],
+        values: Values,
         corruption: Corruption,
         groups: Bool[Tensor, "batch 2 attributes"],
     ) -> Float[Tensor, ""]:

@@ -110,6 +110,9 @@ class Prediction:
         return (again * self.renoise - k * self.clean) / (again - k)
 
 
+Predicted: TypeAlias = tuple[Prediction, State]  # and the new state
+
+
 class AbstractPredictor(ABC):
     """Predicts noise for a solver. It holds nothing that changes: that is in its state."""
 
@@ -124,7 +127,7 @@ class AbstractPredictor(ABC):
         """Return the state before the first step; the shapes of its tensors never change."""
 
     @abstractmethod
-    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
+    def predict(self, x: Images, step: Step, state: State) -> Predicted:
         """Predict at (x, step.t) and return the new state."""
 
 
@@ -159,13 +162,10 @@ class TwoStagePredictor(AbstractPredictor):
         )
 
     @abstractmethod
-    def combine(
-        self, x: Images, step: Step, evaluations: Evaluations, state: State
-    ) -> tuple[Prediction, State]:
+    def combine(self, x: Images, step: Step, evaluations: Evaluations, state: State) -> Predicted:
         """Turn the evaluations of one step into its prediction."""
 
-    def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
-        """Evaluate all conditions and combine them."""
+    def predict(self, x: Images, step: Step, state: State) -> Predicted:
         evaluations = self.evaluate(x, step.t.expand(len(x)), guided=step.guided)
         return self.combine(x, step, evaluations, state)
 
@@ -184,7 +184,5 @@ class ConditionalPredictor(TwoStagePredictor):
     def asked(self, *, guided: bool) -> list[tuple[Condition, bool]]:
         return [(self.conditions[0], True)]
 
-    def combine(
-        self, x: Images, step: Step, evaluations: Evaluations, state: State
-    ) -> tuple[Prediction, State]:
+    def combine(self, x: Images, step: Step, evaluations: Evaluations, state: State) -> Predicted:
         return Prediction(clean=(eps := evaluations[0]), renoise=eps), state

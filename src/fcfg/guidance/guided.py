@@ -14,7 +14,7 @@ from fcfg.diffusion.prediction import (
     ConditionalPredictor,
     Evaluations,
     Images,
-    Prediction,
+    Predicted,
     State,
     Step,
     TwoStagePredictor,
@@ -55,15 +55,12 @@ class GuidedPredictor(TwoStagePredictor):
         return ConditionalPredictor(self.denoiser, self.conditions[0])
 
     def asked(self, *, guided: bool) -> list[tuple[Condition, bool]]:
-        """Return the conditions of guided steps, or the whole condition."""
         if not guided:
             return self._plain.asked(guided=False)
         sets = self.conditions[1].split(len(self.conditions[0]))
         return list(zip(sets, self.is_whole, strict=True))
 
-    def combine(
-        self, x: Images, step: Step, evaluations: Evaluations, state: State
-    ) -> tuple[Prediction, State]:
+    def combine(self, x: Images, step: Step, evaluations: Evaluations, state: State) -> Predicted:
         if not step.guided:
             return self._plain.combine(x, step, evaluations, state)
         null, groups = evaluations[0], evaluations[1:]

@@ -29,7 +29,7 @@ from fcfg.diffusion.networks import evaluation_mode
 from fcfg.judge import AttributeJudge
 from fcfg.rivals.hvae.likelihood import transfer_residual
 from fcfg.rivals.hvae.network import HVAE
-from fcfg.training.objectives import AbstractObjective, Draws
+from fcfg.training.objectives import AbstractObjective, Draws, Loss
 
 _LARGEST_KEY = 2**62
 _MARGIN = 0.05  # share of the bound that held-out images may be above it
@@ -48,9 +48,7 @@ class FreeEnergyObjective(AbstractObjective[HVAE]):
             return noise
         return *noise, _integers(3, 1, generator).expand(shape[0])
 
-    def loss_of(
-        self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
-    ) -> Float[Tensor, ""]:
+    def loss_of(self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor) -> Loss:
         count = len(self.subject.noise_shapes(0))
         nll, kl = self.subject.free_energy(images, values, draws[:count], *draws[count:])
         return (nll + self._beta * kl).mean()
@@ -158,9 +156,7 @@ class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
             *_latent_noise(self.subject.network, batch, generator),
         )
 
-    def loss_of(
-        self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
-    ) -> Float[Tensor, ""]:
+    def loss_of(self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor) -> Loss:
         """Return the loss of the judge, and what the constraint adds to it.
 
         Without an intervention among the draws, return the free energy alone.
@@ -217,7 +213,6 @@ class CounterfactualObjective(AbstractObjective[ConstrainedHVAE]):
 
 
 def _latent_noise(network: HVAE, batch: int, generator: torch.Generator) -> Draws:
-    """Draw standard normal noise for the latents of a batch."""
     return tuple(
         torch.randn(shape, generator=generator, device=generator.device)
         for shape in network.noise_shapes(batch)
@@ -225,5 +220,4 @@ def _latent_noise(network: HVAE, batch: int, generator: torch.Generator) -> Draw
 
 
 def _integers(end: int, count: int, generator: torch.Generator) -> Int[Tensor, "count"]:
-    """Draw integers from 0 to below ``end``."""
     return torch.randint(end, (count,), generator=generator, device=generator.device)

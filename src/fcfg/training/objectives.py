@@ -22,6 +22,7 @@ from fcfg.judge import AttributeJudge
 from fcfg.training.feed import Batch
 
 Draws = tuple[Tensor, ...]
+Loss: TypeAlias = Float[Tensor, ""]
 SubjectT = TypeVar("SubjectT", bound=nn.Module)
 
 
@@ -42,9 +43,7 @@ class AbstractObjective(nn.Module, ABC, Generic[SubjectT]):
         """Draw the random numbers of the loss of a whole batch, one row per image."""
 
     @abstractmethod
-    def loss_of(
-        self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
-    ) -> Float[Tensor, ""]:
+    def loss_of(self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor) -> Loss:
         """Return the loss as a function of tensors only, which can be compiled."""
 
     @abstractmethod
@@ -55,7 +54,7 @@ class AbstractObjective(nn.Module, ABC, Generic[SubjectT]):
         """Return the same objective, not compiled, for another module."""
         return type(self)(subject, **self._options)
 
-    def forward(self, batch: Batch, draws: Draws) -> Float[Tensor, ""]:
+    def forward(self, batch: Batch, draws: Draws) -> Loss:
         """Return the loss."""
         return self._loss(batch.images, batch.values, batch.factors, *draws)
 
@@ -176,9 +175,7 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
         schedule.signal(torch.ones(1, dtype=torch.int64, device=self.subject.device))
         super().fuse(cuda_graphs=cuda_graphs)
 
-    def loss_of(
-        self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
-    ) -> Float[Tensor, ""]:
+    def loss_of(self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor) -> Loss:
         noising = draws[:-1] if self._independence else draws
         corruption = Corruption(*noising)
         loss = self.subject.loss(images, values, corruption, **self._weights)
@@ -194,9 +191,7 @@ class ReadingObjective(AbstractObjective[AttributeJudge]):
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
         return ()
 
-    def loss_of(
-        self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor
-    ) -> Float[Tensor, ""]:
+    def loss_of(self, images: Tensor, values: Tensor, factors: Tensor, *draws: Tensor) -> Loss:
         return self.subject.loss(self.subject(images).float(), values, factors)
 
     def variants(self, draws: Draws) -> dict[str, Draws]:

@@ -6,12 +6,16 @@ References:
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from jaxtyping import Float
 from pydantic import BaseModel, Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fcfg.diffusion.networks.unet import Channels
+
+Images: TypeAlias = Float[Tensor, "batch channel *size"]
 
 _CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
@@ -54,16 +58,12 @@ class Judge(nn.Module):
         self.stages = nn.Sequential(*stages)
         self.head = nn.Linear(width, config.outputs)
 
-    def features(
-        self, images: Float[Tensor, "batch channel *size"]
-    ) -> Float[Tensor, "batch feature"]:
+    def features(self, images: Images) -> Float[Tensor, "batch feature"]:
         """Compute the inputs of the last layer: 8·width numbers per image."""
         deep = self.stages(self.stem(images))
         return deep.mean(dim=tuple(range(2, deep.ndim)))
 
-    def forward(
-        self, images: Float[Tensor, "batch channel *size"]
-    ) -> Float[Tensor, "batch outputs"]:
+    def forward(self, images: Images) -> Float[Tensor, "batch outputs"]:
         """Predict logits of binary values and levels, and scaled continuous values."""
         return self.head(self.features(images))
 
