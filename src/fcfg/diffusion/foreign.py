@@ -108,7 +108,9 @@ class ForeignNetwork(nn.Module):
         if self._is_packed:
             ids = _positions(x, arguments["encoder_hidden_states"].shape[1])
             output = self._called(_pack(x), t / _CALLED, arguments | ids)
-            return functional.pixel_shuffle(_unpacked(output, x), _PACKED)
+            sides = tuple(side // _PACKED for side in x.shape[2:])
+            squares = output.transpose(1, 2).unflatten(2, sides)
+            return functional.pixel_shuffle(squares, _PACKED)
         output = self._called(x, t, arguments)
         return output[:, : x.shape[1]]  # without a learned variance
 
@@ -167,14 +169,7 @@ def _pack(x: Tensor) -> Tensor:
     return functional.pixel_unshuffle(x, _PACKED).flatten(2).transpose(1, 2)
 
 
-def _unpacked(tokens: Tensor, like: Tensor) -> Tensor:
-    """Return a sequence of tokens as an image with the channels of squares."""
-    sides = tuple(side // _PACKED for side in like.shape[2:])
-    return tokens.transpose(1, 2).unflatten(2, sides)
-
-
 def _positions(x: Tensor, texts: int) -> dict[str, Tensor]:
-    """Return the positions of tokens of images and texts."""
     height, width = (side // _PACKED for side in x.shape[2:])
     ids = torch.zeros(height, width, 3, device=x.device, dtype=x.dtype)
     ids[..., 1] += torch.arange(height, device=x.device)[:, None]

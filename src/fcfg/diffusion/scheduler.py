@@ -29,15 +29,12 @@ _LEAST = 2.0**-24  # in place of an alpha of 0, as in the multistep schedulers o
 
 
 def read_scheduler(scheduler: Any) -> Table:
-    """Return the table of noise levels of a scheduler of diffusers or MONAI.
-
-    Args:
-        scheduler: A scheduler; for a flow with dynamic shifting one with timesteps set.
-    """
+    """Return the table of noise levels of a scheduler of diffusers or MONAI."""
     check_not_distilled(scheduler)
     name = type(scheduler).__name__
     _refuse_clipping(scheduler, name)
-    if _is_flow(scheduler, name):
+    named = name.startswith(("FlowMatch", "RFlow"))
+    if named or setting(scheduler, "use_flow_sigmas", False):
         return _flow(scheduler, name)
     alphas = getattr(scheduler, "alphas_cumprod", None)
     if alphas is None:
@@ -107,11 +104,6 @@ def _predicted(scheduler: Any, name: str) -> Parameterisation:
     given = str(setting(scheduler, "prediction_type", "epsilon"))
     check_among(f"scheduler {name}, prediction_type", given, _PREDICTED)
     return _PREDICTED[given]
-
-
-def _is_flow(scheduler: Any, name: str) -> bool:
-    named = name.startswith(("FlowMatch", "RFlow"))
-    return named or bool(setting(scheduler, "use_flow_sigmas", False))
 
 
 def _flow(scheduler: Any, name: str) -> Table:
