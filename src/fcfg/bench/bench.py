@@ -152,7 +152,6 @@ class Bench:
         return [replace(row, precision=precision).timed(found) for row, found in times.items()]
 
     def _heading(self, chip: float, flops: int) -> str:
-        """Describe the model and the machine in one line."""
         cpu = f"CPU with {torch.get_num_threads()} threads"
         machine = torch.cuda.get_device_name() if self._on_gpu else cpu
         return (

@@ -94,7 +94,6 @@ class Measurement:
         return [*asked, list(block.keys), factual, self.seed, name in self.truth, __version__]
 
     def _kept(self, key: Sequence[Any]) -> Cell | None:
-        """Return a cell that was measured before."""
         entry = None if self.store is None else self.store.get(*key)
         return None if entry is None else Cell(**{n: own.numpy() for n, own in entry.items()})
 

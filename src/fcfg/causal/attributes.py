@@ -37,7 +37,6 @@ class AbstractAttribute(ABC):
     _advice: ClassVar[str]  # what to do about an illegal value
 
     def __post_init__(self) -> None:
-        """Refuse an illegal or reserved name."""
         check_name(self.name)
         if self.name in RESERVED:
             raise self._error(
@@ -88,7 +87,6 @@ class AbstractAttribute(ABC):
         return {"kind": self.kind, **options, **lists}
 
     def _numbers(self, values: ArrayLike, expected: str) -> NDArray[np.float64]:
-        """Read values as finite numbers."""
         raw = self._read(values, expected)
         try:
             if raw.dtype.kind not in "biufO" or any(isinstance(value, str) for value in raw):
@@ -100,7 +98,6 @@ class AbstractAttribute(ABC):
         return column
 
     def _read(self, values: ArrayLike, expected: str) -> NDArray[Any]:
-        """Read values as a column of any type."""
         try:
             column = np.atleast_1d(np.asarray(values))
         except (TypeError, ValueError, RuntimeError) as error:  # ragged, on a GPU, with gradients
@@ -139,7 +136,6 @@ class Binary(AbstractAttribute):
     _advice = "write 0 and 1, or declare it Categorical with the names of its levels"
 
     def __post_init__(self) -> None:
-        """Refuse illegal names and freeze them."""
         super().__post_init__()
         if self.levels:
             object.__setattr__(self, "levels", checked_levels(self.name, self.levels, count=2))
@@ -190,7 +186,6 @@ class Categorical(AbstractAttribute):
     _advice = "use the names of the levels"
 
     def __post_init__(self) -> None:
-        """Refuse illegal levels and freeze them."""
         super().__post_init__()
         object.__setattr__(self, "levels", checked_levels(self.name, self.levels))
 
@@ -260,7 +255,6 @@ class Continuous(AbstractAttribute):
     _advice = "correct the value, or widen the range"
 
     def __post_init__(self) -> None:
-        """Refuse an empty or infinite range."""
         super().__post_init__()
         numbers = all(isinstance(bound, Real) for bound in (self.low, self.high))
         if not numbers or not -math.inf < self.low < self.high < math.inf:
@@ -321,7 +315,6 @@ class AttributeSpace:
     attributes: Sequence[AbstractAttribute]
 
     def __post_init__(self) -> None:
-        """Freeze the order and refuse names that occur twice."""
         object.__setattr__(self, "attributes", tuple(self.attributes))
         kinds = "a Binary, Categorical or Continuous"
         for attribute in self.attributes:

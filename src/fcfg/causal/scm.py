@@ -45,7 +45,6 @@ class StructuralCausalModel(nn.Module):
     {'smiling': array([1, 0]), 'male': array([1, 1])}
 
     A graph of roots only, as above, needs no fitting. The graph is over exactly the attributes.
-
     """
 
     def __init__(self, space: AttributeSpace, graph: CausalGraph) -> None:

@@ -165,7 +165,6 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _command_name(words: Sequence[str]) -> str:
-    """Return the name of a command for messages."""
     known = [*words[:1]] if words[0] in _COMMANDS else []
     further = [word for word in words[1:2] if words[0] in _GROUPS and not word.startswith("-")]
     return " ".join(["fcfg", *known, *further])

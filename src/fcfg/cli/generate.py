@@ -161,7 +161,6 @@ def _change(result: Result) -> str:
 
 
 def _judged(result: Result, name: str) -> str:
-    """Format the scores of a target before and after."""
     value, sure = result.counterfactual[name], result.judged_as(name)
     level = f" {value}" if isinstance(value, str) else ""
     digits = 1 if isinstance(value, float) else 2

@@ -37,12 +37,10 @@ class _Dropping:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write text, or drop it."""
         self._or_nowhere(lambda: self._stream.write(text))
         return len(text)
 
     def flush(self) -> None:
-        """Write what waits, or drop it."""
         self._or_nowhere(self._stream.flush)
 
     def _or_nowhere(self, work: Callable[[], object]) -> None:

@@ -93,7 +93,6 @@ class _Findings(list[Finding]):
             self.append(Finding(severity, what, found))
 
     def faults(self, faults: Iterable[InputError]) -> None:
-        """Add errors."""
         self.extend(Finding("error", fault.sentence) for fault in faults)
 
     @contextmanager

@@ -178,7 +178,6 @@ def _noised(
 def _evaluate(
     denoiser: Denoiser, at: _Noised, table: Table, keep: Tensor, batch_size: int
 ) -> Float[Tensor, "sets image channel *size"]:
-    """Predict the noise of all images under every set of attributes."""
     condition, pieces = denoiser.condition(table), list[Tensor]()
     for some in keep.to(at.x.device).split(max(1, batch_size // len(at.x))):
         masked = [denoiser.embedder.masked(condition, row[None]) for row in some]

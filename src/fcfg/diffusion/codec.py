@@ -66,7 +66,6 @@ class Autoencoder(AbstractCodec):
         self.scale, self.shift, self.low = scale, shift, low
 
     def encode(self, images: Tensor) -> Tensor:
-        """Return the mean of the latents."""
         weight = next(self.network.parameters())
         span = (1 - self.low) / 2
         pixels = (images.to(weight.dtype) + 1) * span + self.low

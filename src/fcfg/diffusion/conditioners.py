@@ -317,7 +317,6 @@ class Phrases:
         }
 
     def __call__(self, setting: Setting) -> str:
-        """Return the prompt of what is visible."""
         for name, value in setting.items():
             check_among("prompt, attribute", name, self.phrases)
             said, subject = self.phrases[name].get(value), f"prompt, {name} = {value!r}"

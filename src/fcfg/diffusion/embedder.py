@@ -88,15 +88,12 @@ class AttributeEmbedder(AbstractEmbedder):
 
     @property
     def condition_width(self) -> int:
-        """Size K·d of the condition."""
         return len(self.space) * self.width
 
     def forward(self, values: Float[Tensor, "batch values"]) -> Condition:
-        """Embed the output of :meth:`fcfg.causal.attributes.AttributeSpace.encode`."""
         columns = values.split(self.space.widths, dim=1)
         blocks = [branch(column) for branch, column in zip(self.branches, columns, strict=True)]
         return torch.cat(blocks, dim=1)
 
     def shown(self, keep: Keep) -> Bool[Tensor, "#batch condition"]:
-        """Return the blocks that are kept."""
         return keep.repeat_interleave(self.width, dim=1)

@@ -61,7 +61,6 @@ class NoiseSchedule:
     _cached: dict[torch.device, tuple[Tensor, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse an unknown kind, too few steps and a shift of noises; compute the table."""
         moves = self.kind == "flow" and isfinite(self.shift) and self.shift > 0
         if not moves and self.shift != 1:
             raise InputError(

@@ -50,7 +50,6 @@ class Table:
     parameterisation: Parameterisation
 
     def __post_init__(self) -> None:
-        """Refuse levels that are neither of noises nor of flows."""
         counts = {len(self.signal), len(self.noise), len(self.called)}
         rising = all(before < after for before, after in pairwise(self.noise))
         begins, ends = self.noise[:1] == (0,), max(self.noise, default=0) <= 1

@@ -41,7 +41,6 @@ class TrainingTimes:
     shift: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse an unknown spread and an illegal shift."""
         check_among("times of training", self.spread, get_args(Spread))
         if not (isfinite(self.shift) and self.shift > 0):
             raise InputError(

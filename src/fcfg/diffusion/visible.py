@@ -50,11 +50,9 @@ class VisibleAttributes(AbstractEmbedder):
         return torch.cat([values, values.new_ones(len(values), len(self.space))], dim=1)
 
     def shown(self, keep: Keep) -> Bool[Tensor, "#batch condition"]:
-        """Return values and marks of the attributes that are kept."""
         return keep[:, self.owner]
 
     def check_separate(self, subject: str) -> None:
-        """Refuse what masks single attributes of a network that knows whole classes only."""
         if not self.separate:
             raise InputError(
                 subject,

@@ -133,7 +133,6 @@ def _minimality(
     factual: Float[np.ndarray, "image feature"],
     counterfactual: Float[np.ndarray, "image feature"],
 ) -> list[float | None]:
-    """Return the minimality of every image, over the judge's features."""
     images, attributes = (result.header[key] for key in ("images", "attributes"))
     space = AttributeSpace.from_config(attributes)
     groups: list[Any] = []  # of every target: own, and requested

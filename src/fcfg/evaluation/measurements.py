@@ -209,7 +209,6 @@ def row_entries(
 
 
 def _errors(truth: Truth, images: Tensor, block: Block, space: AttributeSpace) -> list[JSON]:
-    """Compare counterfactuals with the true ones."""
     portraits, rows = truth.portraits, block.rows
     errors = image_errors(images, portraits.images[rows], block.images, threshold=THRESHOLD)
     targets = {name: column[rows] for name, column in portraits.attributes.items()}

@@ -56,7 +56,6 @@ def _each(family: _Family, names: Sequence[str], weights: Sequence[float]) -> st
 
 
 def _kinds(family: _Family) -> dict[str, dict[str, Any]]:
-    """Return the fields of every kind of experiment."""
     do, plain = family.do, [f"cfg:{weight}" for weight in _WEIGHTS]
     held = [1.0] * family.unguided + [1.2] * (len(_WEIGHTS) - family.unguided)
     weights = zip(_WEIGHTS, held, strict=True)

@@ -196,7 +196,6 @@ def _legal_score(attribute: AbstractAttribute) -> Any:
 
 
 def _legal_value(attribute: AbstractAttribute) -> Any:
-    """Return the values of an attribute."""
     if isinstance(attribute, Categorical):
         one_of: Any = Literal
         return one_of[tuple(attribute.levels)]

@@ -292,7 +292,6 @@ class _Builder:
 
 
 def _scores(attribute: AbstractAttribute, entries: list[JSON]) -> NDArray[np.float64]:
-    """The judge's scores."""
     return np.array([entry["scores"][attribute.name] for entry in entries], np.float64)
 
 

@@ -38,7 +38,6 @@ class EarlyStoppingPredictor(AbstractPredictor):
         return (no, no, *self.guided.init(x))
 
     def predict(self, x: Images, step: Step, state: State) -> tuple[Prediction, State]:
-        """Evaluate the necessary rows, combine them, and find the images that stop."""
         changed, stopped, *rule_state = state
         if not step.guided:
             prediction, new_state = self.guided.predict(x, step, tuple(rule_state))

@@ -76,7 +76,6 @@ class AbstractRule(ABC):
     reference: ClassVar[Literal["null", "factual"]] = "null"
 
     def __post_init__(self) -> None:
-        """Refuse illegal options."""
         check_options(self, "guidance option")
 
     @abstractmethod

@@ -100,7 +100,6 @@ class Guidance:
     drawn_noise: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse illegal weights and options, and convert numbers to floats."""
         if not isinstance(self.rule, AbstractRule | None) or (self.rule is None and self.weights):
             raise InputError(
                 "guidance",

@@ -115,11 +115,7 @@ class FactoredGuidance(BaseGuidance):
     def prepare_inputs(  # pyright: ignore[reportIncompatibleMethodOverride]  # so do stock guiders
         self, data: dict[str, Any]
     ) -> list[BlockState]:
-        """Return the inputs of every pass.
-
-        Args:
-            data: Inputs of the network by name; a pair is that of condition and null.
-        """
+        """Return the inputs of every pass, of which a pair is that of condition and null."""
         if self._passes != [_AS_IS]:
             self._check(data)
         batches: list[BlockState] = []
@@ -134,12 +130,7 @@ class FactoredGuidance(BaseGuidance):
     def prepare_inputs_from_block_state(
         self, data: BlockState, input_fields: dict[str, str | tuple[str, str]]
     ) -> list[BlockState]:
-        """Return the inputs of every pass, where a block says in which fields they stand.
-
-        Args:
-            data: State of the block.
-            input_fields: Field of every input, or those of condition and null.
-        """
+        """Return the inputs of every pass, where a block says in which fields they stand."""
         inputs: dict[str, Any] = {}
         for name, fields in input_fields.items():
             pair = fields if isinstance(fields, tuple) else (fields, fields)
@@ -148,11 +139,7 @@ class FactoredGuidance(BaseGuidance):
         return self.prepare_inputs(inputs)
 
     def forward(self, **predictions: Tensor) -> GuiderOutput:
-        """Combine the predictions of a step.
-
-        Args:
-            **predictions: Prediction of every pass.
-        """
+        """Combine the predictions of every pass of a step."""
         null = predictions.get(_NULL_PASS)
         groups = [pred for name, pred in predictions.items() if name != _NULL_PASS]
         condition = groups[0] if len(groups) == 1 else None

@@ -105,7 +105,6 @@ class Estimate:
         return Estimate(self.value - other.value, self.replicates - other.replicates, self.n)
 
     def __abs__(self) -> Estimate:
-        """The distance from 0."""
         return Estimate(abs(self.value), np.abs(self.replicates), self.n)
 
     def scaled(self, factor: float) -> Estimate:

@@ -258,17 +258,13 @@ def save(model: AnyModel, path: str | os.PathLike[str], storage: Storage = "floa
 
 
 def load(path: str | os.PathLike[str], *, network: nn.Module | None = None) -> AnyModel:
-    """Read a model that :func:`save` wrote, onto the CPU.
+    """Read a model that :func:`save` wrote, of whichever kind, onto the CPU.
 
     Args:
         path: A folder, or the name of a model that comes with the package (see
             :func:`fcfg.storage.shipped`); a folder of that name is ``./name``.
         network: The module the weights belong to, where it is not a
             :class:`fcfg.diffusion.networks.UNet`.
-
-    Returns:
-        Whichever model the folder holds; the shipped ones are
-        :class:`fcfg.CounterfactualPipeline`.
     """
     return load_model(path, network)
 

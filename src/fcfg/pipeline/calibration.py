@@ -126,9 +126,6 @@ class Calibration(StoredRecord):
         An intervention on several attributes has the mean of their weights. An attribute that
         could not be calibrated has the mean of all weights. A rule with a weight for each
         attribute takes each weight as it is.
-
-        Args:
-            targets: Attributes intervened on.
         """
         chosen = {name: found.weight for name, found in self.attributes.items()}
         mean = _mean(chosen)

@@ -72,7 +72,6 @@ class DenoiserConfig(ModelConfig[DenoiserT]):
 
     @classmethod
     def describe(cls, image_model: DenoiserT) -> dict[str, Any]:
-        """Return how images of a denoiser are noised."""
         schedule = image_model.schedule
         return {
             "parameterisation": image_model.parameterisation,
@@ -186,7 +185,6 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         return self.denoiser
 
     def fitting_rows(self, size: tuple[int, ...]) -> int:
-        """Return how many network rows fill most of a GPU's memory; 256 on a CPU."""
         return fitting_rows(self.denoiser, size)
 
     def plan(

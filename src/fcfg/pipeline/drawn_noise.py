@@ -42,14 +42,8 @@ def draw_noise(
 ) -> tuple[Trajectory, Path]:
     """Add noise to images: new at every second time, and its opposite at the next.
 
-    Args:
-        batches: The denoiser, for its noise levels.
-        x: Images, or their latents; on the CPU.
-        keys: Keys of the images.
-        times: Ascending times.
-
-    Returns:
-        The images at the last time, and the path to it; on the CPU.
+    Images, or their latents, are on the CPU, and so are those at the last of the ascending times
+    and the path to it.
     """
     names, states, plan = list(keys), [x], batches.steps(times)
     for index, step in enumerate(plan):

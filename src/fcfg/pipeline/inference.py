@@ -104,7 +104,6 @@ def ready(batches: Batches, abduction: Abduction, plan: GuidedPlan) -> Abduction
 def _measure_branch(
     batches: Batches, abduction: Abduction, factual: GuidedPlan, key: str
 ) -> FactualBranch:
-    """Return the errors of the factual branch along the path."""
     path, times, weights = abduction.path, factual.times[::-1], factual.weights
     assert path is not None, "the abduction was checked"
     keep, steps = batches.send(factual.keep), batches.steps(times, weights)

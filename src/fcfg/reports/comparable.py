@@ -87,7 +87,6 @@ def _refusal(source: Source, expected: str, got: object, do: str) -> InputError:
 
 
 def _check_headers(source: Source, first: Source) -> None:
-    """Refuse other data, attributes or networks."""
     headers = first.result.header, source.result.header
     facts = {f"data, {name}": [h["data"].get(name) for h in headers] for name in _DATA}
     facts |= {name: [h[name] for h in headers] for name in ("attributes", "graph")}

@@ -62,10 +62,7 @@ class Measured:
 def measure(rows: tuple[Row, ...], drift: Metric, unread: Collection[str]) -> Measured:
     """Take the numbers of an intervention from the summaries of its runs.
 
-    Args:
-        rows: Rows of the intervention.
-        drift: Metric of how far an attribute moved.
-        unread: Attributes that the judge cannot read, which means leave out.
+    Means leave out the ``unread`` attributes, which the judge cannot read.
     """
     first, cell, space = rows[0], rows[0].cell, rows[0].run.summary.space
     targets, kept = ([n for n in own if n not in unread] for own in (cell.targets, cell.invariant))

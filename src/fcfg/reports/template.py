@@ -47,5 +47,4 @@ def _short(value: object) -> object:
 
 
 def _png(images: Tensor) -> Sequence[str]:
-    """Images as PNG files inside the page."""
     return [data_url(to_png(picture)) for picture in to_pictures(images)]

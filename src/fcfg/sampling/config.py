@@ -33,7 +33,6 @@ class SamplingConfig:
     steps: int  #: at most those of the schedule, which :meth:`times` checks
 
     def __post_init__(self) -> None:
-        """Check solver and grid."""
         check_is(
             "solver", self.solver, AbstractSolver, "a solver", do="pass one such as fcfg.DDIM()"
         )

@@ -71,7 +71,6 @@ class AbstractSolver(ABC):
     name: ClassVar[str]  #: in the text form
 
     def __post_init__(self) -> None:
-        """Refuse an illegal option."""
         check_options(self, f"solver {self.name},")
 
     def __str__(self) -> str:
@@ -95,11 +94,6 @@ class AbstractSolver(ABC):
 
         A solver that evaluates several times keeps the state of the predictor after the
         evaluation at (x_t, t), as :meth:`Trajectory.predicted` returns it.
-
-        Args:
-            predictor: Predictor of the noise.
-            trajectory: Trajectory at time t, with both states.
-            step: Times, noise levels and weights of the step.
         """
 
 

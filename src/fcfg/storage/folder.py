@@ -191,7 +191,6 @@ def load_model(path: str | os.PathLike[str], network: nn.Module | None) -> Any:
 
 
 def _build(folder: Path, config: ModelConfig[Any], network: nn.Module | None) -> Any:
-    """Return a model with its weights."""
     space = AttributeSpace.from_config(config.attributes)
     scm = StructuralCausalModel(space, CausalGraph(config.graph))
     for node, parents in config.mechanisms.items():

@@ -170,7 +170,6 @@ class _Work:
         return result
 
     def _show(self, kind: str, images: Tensor, others: Tensor) -> float | None:
-        """Show an image and its mean absolute difference to another one."""
         (error,) = distances(images.float(), others)
         self._emit(kind, image=data_url(png_of(images)), error=error)
         return error

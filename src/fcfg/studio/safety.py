@@ -102,7 +102,6 @@ class Safety:
         self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()  # left, and when
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

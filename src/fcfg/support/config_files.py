@@ -112,7 +112,6 @@ class _Loader(yaml.SafeLoader):
     _level = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node within the limits."""
         event = cast(yaml.Event, self.peek_event())
         if isinstance(event, yaml.AliasEvent):
             raise _problem(f"the alias *{event.anchor}; write the value again", event)
@@ -179,7 +178,6 @@ def _faults(error: ErrorDetails, root: type[BaseModel], subject: str) -> Iterato
 
 
 def _models(annotation: object) -> list[type[BaseModel]]:
-    """Return the models inside an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models(part)]

@@ -164,7 +164,6 @@ def _orientation(file: Any) -> NDArray[np.float64]:
 
 
 def _voxels(file: Any, channels: int) -> Float[np.ndarray, "x y z channel"]:
-    """Return the voxels of an image of nibabel."""
     size, rest, kind = file.shape[:3], file.shape[3:], file.get_data_dtype()
     if prod(rest) != channels:
         raise UnreadableError(f"shape {file.shape}; one volume is expected, channels: {channels}")

@@ -155,7 +155,6 @@ def _encoded(
     scales: Mapping[str, tuple[float, float]],
     device: torch.device,
 ) -> tuple[Tensor, Tensor]:
-    """Return encoded attributes and standardised factors."""
     columns = [(examples.factors[name] - mean) / sd for name, (mean, sd) in scales.items()]
     factors = np.stack(columns, axis=1) if columns else np.empty((len(examples), 0))
     values = torch.from_numpy(space.encode(examples.attributes))

@@ -50,7 +50,7 @@ def train(
     skip_bad: bool = False,
     reporter: Reporter | None = None,
 ) -> Path:
-    """Train the parts of a model into a folder, or resume an interrupted run.
+    """Train the parts of a model, or resume an interrupted run; return the folder of the model.
 
     Args:
         config: Training configuration.
@@ -59,9 +59,6 @@ def train(
             which is 'diffusion' for a diffusion model.
         skip_bad: Whether to skip unreadable images instead of raising an error.
         reporter: Receiver of progress.
-
-    Returns:
-        The folder.
 
     Raises:
         TrainingStopped: After a signal such as Ctrl-C, or a failure; checkpoints are kept.

@@ -65,7 +65,6 @@ class _Canvas:
         return torch.sigmoid(sharpness * self(name))
 
     def colour(self, red: Number, green: Number, blue: Number) -> Tensor:
-        """A colour for each drawing."""
         return torch.stack([channel + self.zero for channel in (red, green, blue)], dim=1)
 
     def paint(self, distance: Tensor, colour: Tensor, strength: Number = 1.0) -> None:

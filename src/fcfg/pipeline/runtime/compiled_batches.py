@@ -59,7 +59,6 @@ class CompiledRows:
         t: Num[Tensor, "batch"],
         c: Float[Tensor, "rows condition"],
     ) -> Float[Tensor, "rows channel *size"]:
-        """Evaluate the network."""
         x, t = repeat_for_conditions(x, c), repeat_for_conditions(t, c)
         # Always the same memory layout: another one would be compiled again.
         inputs = (x.contiguous(), t.contiguous(), c.contiguous())

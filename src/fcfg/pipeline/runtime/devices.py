@@ -19,10 +19,7 @@ _CPU = 256
 def own_gpu() -> int:
     """Return the number of this process on its machine, and of its GPU, if there are any.
 
-    ``torchrun`` and ``accelerate launch`` count the processes.
-
-    Raises:
-        InputError: If there are more processes than GPUs.
+    ``torchrun`` and ``accelerate launch`` count the processes; more than GPUs are refused.
     """
     number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", number + 1))

@@ -33,7 +33,6 @@ class Execution:
     cuda_graphs: bool = True  #: replay whole steps as CUDA graphs, with few images on a GPU
 
     def __post_init__(self) -> None:
-        """Check every field."""
         check_among("precision", self.precision, PRECISIONS)
         for name in ("compile", "cuda_graphs"):
             check_is(name, getattr(self, name), bool, "True or False")

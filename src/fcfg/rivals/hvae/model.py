@@ -62,7 +62,6 @@ class HVAESetting:
     residual: float = option(1.0, "a number from 0 to 1", lambda share: 0 <= share <= 1)
 
     def __post_init__(self) -> None:
-        """Refuse numbers outside 0 to 1, and convert the others to floats."""
         check_options(self, "setting,")
 
     @classmethod
@@ -197,7 +196,6 @@ class HVAEModel(CounterfactualModel[HVAEAbduction, HVAESetting, HVAECounterfactu
     def _predict(
         self, abduction: HVAEAbduction, action: Action, setting: HVAESetting, rows: slice
     ) -> Images:
-        """Predict some of the images."""
         x = self._sent(abduction.images[rows])
         tables = (abduction.attributes, action.attributes)
         factual, counterfactual = (
