@@ -179,9 +179,7 @@ def test_rates_follow_from_times() -> None:
 
 
 @pytest.mark.usefixtures("no_diffusers", "quick")
-def test_the_command_says_how_long_and_shows_every_row(
-    tiny_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_how_long_and_shows_every_row(tiny_folder: Path, capsys) -> None:
     words = ["bench", str(tiny_folder), "--steps", "2", "--images", "2", "--seconds", "1"]
     assert main([*words, "--device", "cpu"]) == 0
     shown, said = capsys.readouterr()

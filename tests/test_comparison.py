@@ -358,9 +358,7 @@ def unfinished(line: dict[str, Any]) -> bool:
         (unfinished, "84 rows, and 12 real images"),
     ],
 )
-def test_runs_that_cannot_be_compared_are_refused(
-    ours: Path, copied, change: Change, expected: str
-) -> None:
+def test_runs_that_cannot_be_compared_are_refused(ours, copied, change, expected: str) -> None:
     with refused("results ", expected):
         compare(ours, copied("other", change), resamples=2)
 
@@ -444,9 +442,7 @@ def test_a_model_that_fails_is_named(tmp_path: Path, drawn: tuple[Path, Path]) -
     assert all(line.startswith("portraits (noise): ") for line in found)
 
 
-def test_a_report_of_several_has_every_model_and_every_file(
-    tmp_path: Path, drawn: tuple[Path, Path]
-) -> None:
+def test_a_report_of_several_has_every_model_and_every_file(tmp_path: Path, drawn) -> None:
     written = write_report(compare(*drawn), tmp_path)
     about = {row.names[0]: row.cells for row in models(written.comparison).rows}
     assert about["portraits"][:2] == ("4.4 M", "100 steps of DDIM")
@@ -512,9 +508,7 @@ def test_pictures_of_all_models_show_the_same_images(drawn: tuple[Path, Path]) -
     assert [len(strip.groups) for strip in strips] == [3, 3]
 
 
-def test_the_csv_files_have_every_number_and_its_difference_from_the_reference(
-    pair: Comparison,
-) -> None:
+def test_the_csv_files_have_every_number_and_its_difference_from_the_reference(pair) -> None:
     values = {
         (line["model"], line["do"], line["guidance"], line["metric"], line["attribute"]): line
         for line in lines(pair)

@@ -143,9 +143,7 @@ def test_a_card_says_what_the_model_is_and_what_was_measured(hub: Hub, tmp_path:
     assert "# tiny" in copy
 
 
-def test_models_are_listed_by_where_they_are(
-    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_models_are_listed_by_where_they_are(hub: Hub, tmp_path: Path, capsys) -> None:
     name = tiny_pipeline().push_to_hub("hf://me/tiny")
     assert main(["models"]) == 0
     assert "hf://" not in capsys.readouterr().out
@@ -165,9 +163,7 @@ def test_models_are_listed_by_where_they_are(
     assert "expected a folder with models, got 'nowhere'" in capsys.readouterr().err
 
 
-def test_an_error_of_the_disk_is_not_one_of_the_hub(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_disk_is_not_one_of_the_hub(hub: Hub, monkeypatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "cache")
 

@@ -39,9 +39,7 @@ def run(source: str, names: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["ask", "own_data"])
-def test_every_cell_of_a_notebook_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_cell_of_a_notebook_runs(name: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     for source in cells(name):

@@ -156,9 +156,7 @@ def test_a_poor_inversion_is_no_failure_where_no_answer_needs_one(tmp_path: Path
 
 
 @pytest.mark.parametrize(("mixed", "unrelated"), [(False, 0.41), (True, None)])
-def test_noise_says_so_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], mixed: bool, unrelated: float | None
-) -> None:
+def test_noise_says_so_first(tmp_path: Path, capsys, mixed: bool, unrelated: float | None) -> None:
     dos = ("age", "sex") if mixed else ("male",)
     options = {"mixed": mixed, "truth": not mixed, "dos": dos, "unrelated": unrelated}
     made = make_results(tmp_path, n=200, settings=SHORT, noise=True, pictures=1, **options)
@@ -327,9 +325,7 @@ def test_bars_are_the_numbers_of_the_summary(report: Report, metric: Metric) -> 
     assert max(rates) == pytest.approx(min(rates), rel=0.02)  # one scale for all
 
 
-def test_bars_of_another_unit_have_a_scale_of_their_own(
-    clinic: Comparison, few: Comparison
-) -> None:
+def test_bars_of_another_unit_have_a_scale_of_their_own(clinic, few: Comparison) -> None:
     for metric in (DELTA, METRICS["shift"]):
         (panel, *_) = bar_panels(clinic, metric)
         shown = [own for own in clinic.measured["age"].every if own.metric == metric.name]

@@ -17,7 +17,6 @@ from sklearn.metrics import mean_absolute_error, roc_auc_score
 from evaluations import answers, asked, evaluation, tiny_model
 from fake_results import CFG, FCFG, make_results
 from fcfg.evaluation import Result, Summary, read_results, summarise
-from fcfg.evaluation.result_files import JSON
 from refusal import refused
 
 SETTINGS = ("none", CFG, FCFG)
@@ -114,9 +113,7 @@ def test_attributes_shift_from_no_guidance_and_targets_move_from_the_factual_ima
         assert guidance != "none" or world == "mixed" or not do or cell.of("moved")[do].low > 0.3
 
 
-def test_factor_error_is_in_standard_deviations_of_the_factual_factor(
-    drawn: tuple[Result, Summary],
-) -> None:
+def test_factor_error_is_in_standard_deviations_of_the_factual_factor(drawn) -> None:
     result, summary = drawn
     cell, of = summary.cells["smiling", CFG], partial(column, result, "smiling", CFG)
     wanted = of("truth", "target", "male")
@@ -161,9 +158,7 @@ def test_attributes_of_other_kinds(mixed: tuple[Result, Summary]) -> None:
     assert cell.drift == cell.of("shift")
 
 
-def test_what_the_judge_reads_goes_with_what_was_asked_for(
-    mixed: tuple[Result, Summary],
-) -> None:
+def test_what_the_judge_reads_goes_with_what_was_asked_for(mixed: tuple[Result, Summary]) -> None:
     result, summary = mixed
     for name in ("sex", "age"):
         seen, wanted = (column(result, "race", CFG, key, name) for key in ("scores", "target"))
@@ -248,9 +243,7 @@ def test_few_images_with_attributes_of_all_kinds_can_be_summarised(tmp_path: Pat
         (lambda lines: [lines[0], *lines[2:]], ("4 real images", "12 and 3")),
     ],
 )
-def test_runs_without_all_their_rows_are_refused(
-    tmp_path: Path, kept: Callable[[list[JSON]], list[JSON]], said: tuple[str, ...]
-) -> None:
+def test_runs_without_all_their_rows_are_refused(tmp_path: Path, kept, said) -> None:
     make_results(tmp_path, 4, pictures=0, dos=("smiling",), settings=("none", CFG))
     file = tmp_path / "results-0-of-1.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
