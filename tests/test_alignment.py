@@ -74,7 +74,6 @@ def errors(pipeline: CounterfactualPipeline, abduction: Abduction, guidance: Gui
     told: dict[str, Any] = {"on_step": lambda record: states.append(record.trajectory.x)}
     states: list[Tensor] = []
     pipeline.predict(abduction, action, guidance, **told)
-    assert abduction.path is not None
     target = abduction.path.states.flip(0)[1:]
     return (torch.stack(states) - target).square().mean(dim=(2, 3, 4)).sum(dim=0)
 

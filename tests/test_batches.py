@@ -23,7 +23,6 @@ def columns(tiny_folder: Path) -> dict[str, list[Any]]:
     size = model.size or 8
     images = [rng.integers(0, 256, (size, size, model.channels), np.uint8) for _ in range(5)]
     read = model.read(images)
-    assert read is not None
     return {"image": images, **{name: list(column) for name, column in read.attributes.items()}}
 
 

@@ -280,7 +280,6 @@ def test_drawings_are_those_of_validation_and_balanced() -> None:
     known = fcfg.datasets.portraits.sample(2000, VALIDATION_SEED, SIZE)
     distances = (known.images[:, None] - chosen.images[None, :4]).abs().amax(dim=(2, 3, 4))
     assert (distances.amin(dim=0) < 0.01).all()  # rounded to bytes
-    assert chosen.truth is not None
     same = chosen.truth({"male": chosen.attributes["male"][:16]})
     assert (same - chosen.images[:16]).abs().max() < 0.01
     more = choose_images(pipeline, 160)
@@ -338,7 +337,6 @@ def test_a_calibrated_model_uses_its_weights(model: str, capsys) -> None:
     assert "the best weight may lie beyond " in out  # the model is not trained
     assert out.endswith("and thresholds of trust beside it; the model uses it from now on.\n")
     found = fcfg.load(model).calibration
-    assert found is not None
     assert (found.images, found.rule) == (16, rule.replace("1.7", "1.0"))
     assert main(["calibrate", model, *WORDS, "--out", "elsewhere"]) == 0
     assert capsys.readouterr().out.endswith("beside it; the model is as before.\n")

@@ -153,8 +153,6 @@ def test_raised_weights_are_no_larger_than_they_must_be() -> None:
     assert raised.raised_from == matched.weight
     assert raised.weight > matched.weight
     assert (raised.low, raised.high) == (matched.low, matched.high)
-    assert matched.separation is not None
-    assert raised.separation is not None
     assert raised.separation[0] == matched.separation[0]
     # The readings of these sides are Gaussian, and so is the difference of the areas: at the
     # raised weight it is about two standard errors of 0.03 above 0, and at most three.

@@ -59,7 +59,6 @@ def test_the_demo_says_what_it_saw_and_where_to_look(tiny: Path, capsys) -> None
     answers = pipeline.counterfactual(some.images, some.attributes, do).images
     run = compare(tiny / "runs/demo", resamples=2)
     shown = read_album(run)
-    assert shown is not None
     (row,) = (row for row in run.measured[own[0]].rows if row.cell.guidance == own[1])
     assert (shown.answers[row] - answers).abs().max() < 1 / 127
 

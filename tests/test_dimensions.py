@@ -75,7 +75,6 @@ def test_to_change_nothing_gives_the_image_back(dimensions: int, solver: str, an
         assert (pair.images[:2] - images[:2]).abs().max() < 1e-5
         assert (pair.images[2] - images[2]).abs().max() > 1e-3
         branch = pair.abduction.anchor
-        assert branch is not None
         assert branch.corrections.shape[1:] == images.shape
         assert branch.size.shape == (3,)
 

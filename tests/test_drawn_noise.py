@@ -32,7 +32,6 @@ def ask(
 
 def states(pair: Counterfactual) -> Tensor:
     """The path of the abduction, from the image to the noise."""
-    assert pair.abduction.path is not None
     return pair.abduction.path.states
 
 

@@ -103,7 +103,6 @@ def test_the_table_at_a_glance_averages_distances_over_the_interventions(few: Co
             average([cell.of("factor_error")[name] for name in cell.invariant]) for cell in own
         ]
         wanted = average([abs(mean) for mean in means if mean is not None])
-        assert wanted is not None
         assert (rest[label].value, rest[label].low) == (wanted.value, wanted.low)
     assert rest["CFG 3.0"].low > rest["FCFG 3.0 / 1.2"].high
     assert best(few)["reversal_mae", "MAE", ""] == "unguided"
@@ -176,7 +175,6 @@ def test_noise_says_so_first(tmp_path: Path, capsys, mixed: bool, unrelated: flo
 def test_answers_that_are_nearer_to_any_other_image_fail(few: Comparison) -> None:
     """Half of the way to an unrelated image is the limit, for composition and for the way back."""
     summary = few.runs[0].summary
-    assert summary.composition is not None
     assert failures(summary) == []
     apart = summary.composition.whole("change_mae")
     assert apart is not None
@@ -352,7 +350,6 @@ def test_points_are_the_numbers_of_all_models_on_shared_scales(few: Comparison) 
         for group in shapes(panel):
             cell = few.runs[0].summary.cells[do, str(group.get("data-guidance"))]
             rest = average([cell.of("factor_error")[name] for name in cell.invariant])
-            assert rest is not None
             assert numbers_of(group, "data-x data-y") == [
                 cell.of("factor_error")[do].value,
                 rest.value,
@@ -406,7 +403,6 @@ def test_two_interventions_never_share_a_file(tmp_path: Path, names: tuple[str, 
     rename = dict(zip(("smiling", "male"), names, strict=True))
     one = run_of(tmp_path, n=8, rename=rename, dos=names, settings=SHORT, pictures=1)
     album = read_album(one)
-    assert album is not None
     rows = [one.measured[do].rows[1] for do in names]
     for kept, keys in ((album.truth, names), (album.answers, rows), (album.reversed, rows)):
         first, second = (kept[key] for key in keys)
@@ -517,7 +513,6 @@ def test_grey_pictures_are_shown_as_well(tmp_path: Path) -> None:
     for path in (tmp_path / "pictures").glob("*.png"):
         Image.open(path).convert("L").save(path)
     shown = read_album(one)
-    assert shown is not None
     assert torch.equal(shown.factual[:, :1].expand(1, 3, 32, 32), shown.factual)
 
 
@@ -574,7 +569,6 @@ def test_the_opening_is_the_image_that_the_intervention_changes_most(tmp_path: P
     album = read_album(one)
     assert album is not None
     opening = opening_strip(one, album)
-    assert opening is not None
     assert opening.do == "smiling"
     titles = [group.title for group in opening.groups]
     assert titles == ["factual", "truth", "CFG 3.0", "FCFG 3.0 / 1.2"]

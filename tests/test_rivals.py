@@ -128,7 +128,6 @@ def test_a_step_with_a_huge_gradient_is_not_taken_and_not_for_ever(tmp_path: Pat
     config = tiny("hvae", model=skipping)
     out = train(config, tmp_path, "hvae")
     state = Workspace(out, config).checkpoints("hvae").latest()
-    assert state is not None
     assert not any(key.startswith("optimiser") for key in state.tensors)  # no step was taken
     lines = [entry for entry in log_of(out) if "rate" in entry]
     assert sum(entry["skipped"] for entry in lines) == 6

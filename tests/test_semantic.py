@@ -37,7 +37,6 @@ SECOND_DROPPED = torch.tensor([[True] * 3, [False] * 3, [True] * 3])
 
 def drawn(keep: Tensor = SECOND_DROPPED) -> Corruption:
     made = DENOISER.draw((3, 1, 8, 8), torch.Generator().manual_seed(5))
-    assert made.latent is not None
     return Corruption(made.t, made.noise.double(), keep, made.latent.double())
 
 

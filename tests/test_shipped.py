@@ -66,10 +66,8 @@ def test_a_model_of_real_images_is_the_calibrated_one_and_brings_held_out_pictur
     assert model.calibration is not None
     assert model.thresholds is not None
     found = sample_pictures(model)
-    assert found is not None
     assert found.images.shape[1:] == (1, model.size, model.size)
     judge = model.judge
-    assert judge is not None
     (discrete, *_) = [a.name for a in model.space if not isinstance(a, fcfg.Continuous)]
     read = judge.read(found.images).attributes[discrete]
     assert np.mean(read == found.attributes[discrete]) >= 0.75  # digits all, sexes most
@@ -83,13 +81,11 @@ def test_a_digit_becomes_thicker_and_darker_with_it() -> None:
     """Thickness causes intensity; both are measured from the pixels of the answer."""
     model = fcfg.load("digits")
     found = sample_pictures(model)
-    assert found is not None
     thin = found.attributes["thickness"].argsort()[:3]
     factual = {name: column[thin] for name, column in found.attributes.items()}
     pair = model.counterfactual(found.images[thin], factual, {"thickness": 4.5})
     assert np.abs(stroke_thickness(pair.images) - 4.5).max() < 0.8
     assert (pair.attributes["intensity"] > factual["intensity"]).all()
-    assert model.judge is not None
     read = model.judge.read(pair.images).attributes["digit"]
     assert (read == factual["digit"]).all()
 
@@ -101,7 +97,6 @@ def test_the_shipped_model_changes_what_it_is_asked_to_change() -> None:
     how = {"guidance": fcfg.Guidance.none(), "sampling": 8}
     do = {"smiling": lambda smiling: 1 - smiling}
     pair = pipeline.counterfactual(faces.images, faces.attributes, do, **how)
-    assert pipeline.judge is not None
     before, after = (pipeline.judge.read(i).factors for i in (faces.images, pair.images))
     sign = 2 * pair.attributes["smiling"] - 1
     shift = {name: sign * (after[name] - before[name]) for name in before}

@@ -465,7 +465,6 @@ def test_the_page_is_accessible_on_every_screen(visit, size, scheme) -> None:
     assert page.evaluate(cut) == 0  # whole words
     assert here.texts(".attributes caption .reading") == ["80 % or more", "less"]  # its bars
     frame = page.locator("#frame").bounding_box()
-    assert frame is not None
     assert frame["width"] > 0.25 * size[0]
     assert frame["y"] + frame["height"] < size[1]  # the answer is on the first screen
     assert page.locator(".before").is_hidden() == (size[0] < 700)

@@ -118,7 +118,6 @@ def test_a_server_that_ends_leaves_its_port_and_nothing_behind(
     around = os.environ | {name: str(path) for name, path in places.items()}
     with subprocess.Popen(command.split(), cwd=home, env=around, **streams) as process:
         try:
-            assert process.stdout is not None
             address = re.search(r"http://\S+", process.stdout.readline().decode())[0]
             assert b'"done"' in sent(address, "/api/answer", asked(address))
             process.send_signal(ending)

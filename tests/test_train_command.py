@@ -116,7 +116,6 @@ def test_the_expected_time_follows_from_what_is_left() -> None:
     assert said(tiny(), judge=1, diffusion=1).endswith(" s on this machine")
     long = said(tiny(), judge=10**8, diffusion=10**8)
     look = re.search("for a first look in about 5 min: (.*)", long)
-    assert look is not None
     sets = dict(text.split("=") for text in look[1].replace("--set ", "").split())
     assert sets.keys() == {"judge.steps", "model.steps"}
     assert 100 <= int(sets["judge.steps"]) == int(sets["model.steps"]) < 10**8

@@ -25,7 +25,6 @@ def test_what_was_written_is_read_and_what_is_damaged_is_refused_by_name(tmp_pat
     assert checkpoints.latest() is None
     checkpoints.write(Checkpoint(7, {"a": torch.arange(3)}, {"best": {"step": 7, "loss": 0.5}}))
     read = checkpoints.latest()
-    assert read is not None
     assert (read.step, read.facts) == (7, {"best": {"step": 7, "loss": 0.5}})
     assert torch.equal(read.tensors["a"], torch.arange(3))
     path = checkpoints.path(7)
@@ -64,7 +63,6 @@ def test_one_writer_at_a_time_and_a_dead_one_does_not_count(tmp_path: Path) -> N
     other = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
-    assert other.stdout is not None
     assert other.stdout.readline() == "held\n"
     held = refused(str(tmp_path), f"process {other.pid} on", "another --out")
     with held, single_writer(tmp_path):

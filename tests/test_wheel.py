@@ -71,7 +71,6 @@ def studio(bare: Path, folder: Path, model: str) -> Iterator[str]:
     with subprocess.Popen(
         words, cwd=folder, env=plain(folder), stdout=subprocess.PIPE, text=True
     ) as server:
-        assert server.stdout is not None
         try:
             yield re.findall(r"http://\S+", server.stdout.readline())[0]
         finally:
