@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, RootModel
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace, Binary
@@ -24,8 +24,10 @@ _Kind = TypeVar("_Kind", bound=BaseModel)
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Record(BaseModel, frozen=True, extra="forbid"):
+class Record(BaseModel):
     """Values that JSON holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class StoredRecord(Record):

@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
 from fcfg.causal.attributes import AttributeSpace
@@ -27,12 +27,14 @@ ModelT = TypeVar("ModelT", bound="StorableModel")
 _MODULES = ("fcfg.pipeline.counterfactual", "fcfg.pipeline.foreign", "fcfg.rivals.models")
 
 
-class ModelConfig(BaseModel, Generic[ImageModelT], frozen=True, extra="forbid", strict=True):
+class ModelConfig(BaseModel, Generic[ImageModelT]):
     """Contents of ``config.json`` of a model: everything that is not a tensor.
 
     A subclass describes one kind of models. It adds the fields that their image model needs, and
     says how to get them from it and back.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     records: ClassVar[Mapping[str, type[StoredRecord]]] = {}
     """Records beside the weights, by the attribute of the model that holds them, or None."""

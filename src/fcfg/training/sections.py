@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
+    ConfigDict,
     Field,
     NonNegativeInt,
     PositiveFloat,
@@ -24,8 +25,10 @@ Tracker = Literal["tensorboard", "wandb", "mlflow", "trackio"]
 BatchSize = Annotated[PositiveInt, Field(le=10**6)]
 
 
-class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+class Section(BaseModel):
     """Base of all sections: frozen, without unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Optimisation(Section):

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Self, cast
 
 import torch
 from jaxtyping import Float, Num, Shaped
-from pydantic import BaseModel, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -38,8 +38,10 @@ def _groups(width: int) -> int:
     return math.gcd(32, width)
 
 
-class UNetConfig(BaseModel, frozen=True, extra="forbid"):
+class UNetConfig(BaseModel):
     """Shape of a :class:`UNet`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     channels: Channels = 3  #: channels of the image
     size: int = Field(default=64, ge=1, le=4096)
