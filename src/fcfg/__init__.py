@@ -15,26 +15,48 @@ from typing import TYPE_CHECKING
 from fcfg.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from fcfg.calibration import calibrate
-    from fcfg.causal.attributes import AttributeSpace, Binary, Categorical, Continuous
-    from fcfg.causal.graph import CausalGraph, Partition
-    from fcfg.causal.scm import StructuralCausalModel
-    from fcfg.diffusion.codec import Autoencoder
-    from fcfg.diffusion.conditioners import AttributeTokens, Lookup, Phrases
-    from fcfg.diffusion.denoiser import Denoiser
-    from fcfg.diffusion.embedder import AttributeEmbedder
-    from fcfg.diffusion.networks import DiT, DiTConfig, Judge, JudgeConfig, UNet, UNetConfig
-    from fcfg.diffusion.schedule import NoiseSchedule
-    from fcfg.guidance import Guidance
-    from fcfg.integrations.wrapping import wrap, wrap_pipeline
-    from fcfg.judge import AttributeJudge, Reading
-    from fcfg.model import Action, CounterfactualModel, load, save
-    from fcfg.pipeline.calibration import Calibration
-    from fcfg.pipeline.counterfactual import CounterfactualPipeline
-    from fcfg.pipeline.records import Abduction, Counterfactual
-    from fcfg.sampling import BDIA, DDIM, DPMSolver2M, FixedPointDDIM, Heun, StepRecord
-    from fcfg.support.errors import InputError
-    from fcfg.support.images import to_pictures
+    from fcfg.calibration import calibrate as calibrate
+    from fcfg.causal.attributes import AttributeSpace as AttributeSpace
+    from fcfg.causal.attributes import Binary as Binary
+    from fcfg.causal.attributes import Categorical as Categorical
+    from fcfg.causal.attributes import Continuous as Continuous
+    from fcfg.causal.graph import CausalGraph as CausalGraph
+    from fcfg.causal.graph import Partition as Partition
+    from fcfg.causal.scm import StructuralCausalModel as StructuralCausalModel
+    from fcfg.diffusion.codec import Autoencoder as Autoencoder
+    from fcfg.diffusion.conditioners import AttributeTokens as AttributeTokens
+    from fcfg.diffusion.conditioners import Lookup as Lookup
+    from fcfg.diffusion.conditioners import Phrases as Phrases
+    from fcfg.diffusion.denoiser import Denoiser as Denoiser
+    from fcfg.diffusion.embedder import AttributeEmbedder as AttributeEmbedder
+    from fcfg.diffusion.networks import DiT as DiT
+    from fcfg.diffusion.networks import DiTConfig as DiTConfig
+    from fcfg.diffusion.networks import Judge as Judge
+    from fcfg.diffusion.networks import JudgeConfig as JudgeConfig
+    from fcfg.diffusion.networks import UNet as UNet
+    from fcfg.diffusion.networks import UNetConfig as UNetConfig
+    from fcfg.diffusion.schedule import NoiseSchedule as NoiseSchedule
+    from fcfg.guidance import Guidance as Guidance
+    from fcfg.integrations.wrapping import wrap as wrap
+    from fcfg.integrations.wrapping import wrap_pipeline as wrap_pipeline
+    from fcfg.judge import AttributeJudge as AttributeJudge
+    from fcfg.judge import Reading as Reading
+    from fcfg.model import Action as Action
+    from fcfg.model import CounterfactualModel as CounterfactualModel
+    from fcfg.model import load as load
+    from fcfg.model import save as save
+    from fcfg.pipeline.calibration import Calibration as Calibration
+    from fcfg.pipeline.counterfactual import CounterfactualPipeline as CounterfactualPipeline
+    from fcfg.pipeline.records import Abduction as Abduction
+    from fcfg.pipeline.records import Counterfactual as Counterfactual
+    from fcfg.sampling import BDIA as BDIA
+    from fcfg.sampling import DDIM as DDIM
+    from fcfg.sampling import DPMSolver2M as DPMSolver2M
+    from fcfg.sampling import FixedPointDDIM as FixedPointDDIM
+    from fcfg.sampling import Heun as Heun
+    from fcfg.sampling import StepRecord as StepRecord
+    from fcfg.support.errors import InputError as InputError
+    from fcfg.support.images import to_pictures as to_pictures
 
 _NAMES = {
     "calibration": ("calibrate",),
@@ -67,50 +89,7 @@ _ROOMS = (
     *("sampling", "sheet", "storage", "studio", "support", "training", "trust"),
 )
 
-__all__ = [
-    "BDIA",
-    "DDIM",
-    "Abduction",
-    "Action",
-    "AttributeEmbedder",
-    "AttributeJudge",
-    "AttributeSpace",
-    "AttributeTokens",
-    "Autoencoder",
-    "Binary",
-    "Calibration",
-    "Categorical",
-    "CausalGraph",
-    "Continuous",
-    "Counterfactual",
-    "CounterfactualModel",
-    "CounterfactualPipeline",
-    "DPMSolver2M",
-    "Denoiser",
-    "DiT",
-    "DiTConfig",
-    "FixedPointDDIM",
-    "Guidance",
-    "Heun",
-    "InputError",
-    "Judge",
-    "JudgeConfig",
-    "Lookup",
-    "NoiseSchedule",
-    "Partition",
-    "Phrases",
-    "Reading",
-    "StepRecord",
-    "StructuralCausalModel",
-    "UNet",
-    "UNetConfig",
-    "calibrate",
-    "load",
-    "save",
-    "to_pictures",
-    "wrap",
-    "wrap_pipeline",
-]
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:
