@@ -58,8 +58,8 @@ def test_nothing_heavy_is_imported_before_it_is_used_nor_for_a_mistake() -> None
 
 
 def test_public_names_are_those_declared_and_come_from_their_home() -> None:
-    typed = re.findall(r"^    from .* as (\w+)$", Path(fcfg.__file__).read_text(), re.MULTILINE)
-    assert typed == [*fcfg._HOME]
+    source = Path(fcfg.__file__).read_text("utf-8")
+    assert re.findall(r"^    from .* as (\w+)$", source, re.MULTILINE) == [*fcfg._HOME]
     assert set(dir(fcfg)) >= {*fcfg.__all__, *fcfg._ROOMS}
     for name, home in fcfg._HOME.items():
         assert getattr(fcfg, name) is getattr(import_module(f"fcfg.{home}"), name)
