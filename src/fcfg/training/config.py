@@ -23,7 +23,7 @@ from fcfg.support.config_files import (
     read_yaml,
     validate,
 )
-from fcfg.support.errors import InputError, check_among, nearest, short, together
+from fcfg.support.errors import InputError, check_among, check_is, nearest, together
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
 from fcfg.training.kinds import (
@@ -195,13 +195,7 @@ def _override(values: dict[str, Any], override: str) -> None:
     section: Any = values
     for parent in sections:
         section = section.setdefault(parent, {})
-        if not isinstance(section, dict):
-            raise InputError(
-                f"--set {key}",
-                expected=f"'{parent}' to hold keys",
-                got=short(section),
-                do="shorten the key",
-            )
+        check_is(f"--set {key}", section, dict, f"'{parent}' to hold keys", do="shorten the key")
     section[name] = parse_yaml_value(text, f"--set {key}", do="quote it")
     rival = {"steps": "epochs", "epochs": "steps"}.get(name)
     if sections == ["model"] and rival:  # one of the two replaces the other

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, PositiveFloat, PositiveIn
 
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.support.config_files import validate
-from fcfg.support.errors import InputError, check_among, short
+from fcfg.support.errors import check_among, check_is
 from fcfg.training.sections import Decay, Optimisation, Publish, Steps
 
 if TYPE_CHECKING:
@@ -218,8 +218,7 @@ def read_model(values: Mapping[str, Any]) -> ModelTraining:
     for module in _modules():
         import_module(module)
     kind = values.get("kind", "diffusion")
-    if not isinstance(kind, str):
-        raise InputError("model, kind", expected="a name", got=short(kind), do="quote it")
+    check_is("model, kind", kind, str, "a name", do="quote it")
     check_among("model, kind", kind, tuple(_KINDS))
     return validate(_KINDS[kind], values, "model")
 

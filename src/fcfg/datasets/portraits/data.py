@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from fcfg.causal.attributes import AttributeSpace, Table
 from fcfg.datasets import portraits
 from fcfg.datasets.base import AbstractData, Examples, OnProgress, Splits, silent
-from fcfg.support.errors import InputError
+from fcfg.support.errors import InputError, check_integer
 
 #: Seed for validation portraits, with any seed for training.
 VALIDATION_SEED = portraits.EVALUATION_SEED - 1
@@ -37,11 +37,8 @@ class PortraitsData(AbstractData, frozen=True):
     @field_validator("seed")
     @classmethod
     def _is_for_training(cls, seed: int) -> int:
-        if not 0 <= seed < VALIDATION_SEED:
-            expected = f"an integer from 0 to {VALIDATION_SEED - 1}"
-            do = "use a smaller one: larger ones are for validation and evaluation"
-            raise InputError("data, seed", expected=expected, got=seed, do=do)
-        return seed
+        do = "use a smaller one: larger ones are for validation and evaluation"
+        return check_integer("data, seed", seed, 0, VALIDATION_SEED - 1, do=do)
 
     def load(
         self, space: AttributeSpace, *, skip_bad: bool = False, on_progress: OnProgress = silent
