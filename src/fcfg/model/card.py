@@ -28,15 +28,12 @@ class Facts:
 def write_card(facts: Facts, name: HubName, results: Path | None, license: str | None) -> str:
     """Return the card of a model: front matter that the hub reads, and a page.
 
-    Args:
-        facts: Its contents; the page of the model's folder, if it has one, is shown.
-        name: Its name on the hub.
-        results: The file ``table.csv`` of a report about it.
-        license: Identifier of its licence, such as 'mit'.
+    The page is that of its folder, if it has one; results are a ``table.csv`` of a report.
     """
     from huggingface_hub import EvalResult, ModelCardData
 
-    measured = [] if results is None else [*zip(*_measured(results).values(), strict=True)]
+    columns = {} if results is None else read_columns(results, _COLUMNS)
+    measured = [*zip(*columns.values(), strict=True)]
     found = [
         EvalResult(
             task_type="image-to-image",
@@ -64,11 +61,6 @@ def write_card(facts: Facts, name: HubName, results: Path | None, license: str |
     ]
     head = ["", "## Measured", "", "| do | guidance | metric | value | images |", "|" + "---|" * 5]
     return "\n".join(["---", front.to_yaml(), "---", "", page, *(head if rows else []), *rows, ""])
-
-
-def _measured(results: Path) -> dict[str, list[str]]:
-    columns = read_columns(results, _COLUMNS)
-    return {name: columns[name] for name in _COLUMNS}
 
 
 def _page(facts: Facts, name: HubName) -> str:
