@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from fcfg.generation.results import intervention_text
 from fcfg.model import AUTO, Action, AnyModel, Plan
 from fcfg.sampling import SamplingLike
 from fcfg.support.hashing import digest_of
+from fcfg.support.images import image_keys
 from fcfg.support.shards import contiguous_rows
 
 
@@ -92,6 +93,20 @@ class CheckedRequest:
         """Digest of the model's weights."""
         return digest_of(self.pipeline.image_model, self.pipeline.scm)
 
+    def about(
+        self,
+        pictures: Sequence[Picture],
+        images: Float[Tensor, "batch channel *size"],
+        own: Factual,
+    ) -> PreparedRequest:
+        """Return the request about pictures that were read, and their attributes."""
+        do, seed = self.request.do or {}, self.request.seed
+        action = self.pipeline.act(own.attributes, do, seed=seed, keys=image_keys(images))
+        given = {each.name: getattr(self, each.name) for each in fields(CheckedRequest)}
+        return PreparedRequest(
+            **given, pictures=tuple(pictures), images=images, factual=own, action=action
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class PreparedRequest(CheckedRequest):
@@ -101,3 +116,8 @@ class PreparedRequest(CheckedRequest):
     images: Float[Tensor, "batch channel *size"] = field(repr=False)
     factual: Factual
     action: Action  #: counterfactual attributes of all pictures
+
+    @cached_property
+    def limits(self) -> Mapping[str, float]:
+        """Limits of the signals of trust."""
+        return self.pipeline.limits(self.action.targets, self.plan)

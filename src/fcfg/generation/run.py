@@ -30,11 +30,11 @@ from fcfg.generation.record import (
 from fcfg.generation.request import CheckedRequest, PreparedRequest, Request
 from fcfg.generation.results import Result, attributes_text, results_of, value_text
 from fcfg.judge import Reading
-from fcfg.model import AUTO, AnyModel, model_format
+from fcfg.model import AUTO, AnyModel, Plan, model_format
 from fcfg.support.errors import InputError, check_batch_size, check_integer, together
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import LARGEST_SEED
-from fcfg.support.images import image_keys, pixel_range_is_known, to_png
+from fcfg.support.images import pixel_range_is_known, to_png
 from fcfg.support.outputs import make_folder
 from fcfg.support.progress import OnProgress, call_bar
 from fcfg.support.shards import check_shard
@@ -67,22 +67,30 @@ def generate(
         return run(prepared, on_chunk=on_chunk, on_progress=on_progress or report)
 
 
-def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
-    """Read and check a request to a model on its device, without writing anything."""
+def checked_plan(pipeline: AnyModel, request: Request) -> Plan[Any]:
+    """Return how a request is answered, after a check of all that is not about its files."""
     do = request.do
     if not do:
         raise InputError(
             "do", expected="at least one attribute to change", got="none", do="name it"
         )
-    plan, _, wanted, paths = together(
+    plan, _ = together(
         lambda: pipeline.plan(
             do, request.guidance, anchor=request.anchor, sampling=request.sampling
         ),
         lambda: check_integer("seed", request.seed, 0, LARGEST_SEED, do="0 is the default"),
+    )
+    check_batch_size(request.batch_size, plan.rows)
+    return plan
+
+
+def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
+    """Read and check a request to a model on its device, without writing anything."""
+    plan, wanted, paths = together(
+        lambda: checked_plan(pipeline, request),
         lambda: model_format(pipeline),
         lambda: find_pictures(request.files, volumes=pipeline.dimensions == 3),
     )
-    check_batch_size(request.batch_size, plan.rows)
     checked = CheckedRequest(request, pipeline, plan, tuple(output_names(paths)))
     check_shard(request.shard, len(paths))
     check_inputs_are_kept(checked, paths)
@@ -98,16 +106,7 @@ def prepare(pipeline: AnyModel, request: Request) -> PreparedRequest:
     )
     images = torch.stack([picture.image for picture in pictures])
     factual = attributes(pipeline.read(images)) if by_judge else factual
-    prepared = PreparedRequest(
-        request=request,
-        pipeline=pipeline,
-        plan=plan,
-        names=checked.names,
-        pictures=tuple(pictures),
-        images=images,
-        factual=factual,
-        action=pipeline.act(factual.attributes, do, seed=request.seed, keys=image_keys(images)),
-    )
+    prepared = checked.about(pictures, images, factual)
     finished_before(prepared)  # refuses other pictures
     return prepared
 
@@ -127,42 +126,50 @@ def run(
     make_folder(prepared.out)
     with single_writer(prepared.out, f".{record_file(request.shard)}.lock"):
         known, size = finished_before(prepared)
-        limits = prepared.pipeline.limits(prepared.action.targets, prepared.plan)
+        limits = prepared.limits
         known = {row: result.doubted(limits) for row, result in known.items()}
         own, results = prepared.own_rows, dict(known)
         write_record(prepared, list(results.values()), size)
-        checks = request.trust and prepared.pipeline.traits.trust
-        question = Question(
-            f"do({', '.join(prepared.action.targets)})",
-            prepared.plan,
-            lambda: prepared.action,
-            returns=int(request.reverse),
-            extra=prepared.plan.rows if checks else 0,  # or less, if anchored
-        )
-        loop = AnswerLoop(
-            prepared.pipeline,
-            prepared.images,
-            prepared.factual.attributes,
-            [question],
-            blocks=in_blocks(own, size),
-            batch_size=request.batch_size,
-            on_progress=on_progress,
-        )
+        loop = loop_over(prepared, in_blocks(own, size), on_progress)
         for block in loop:
             if not known.keys() >= set(block.rows):
                 for answer in block.answers():
                     written = _write(prepared, block, answer, known)
-                    results |= {row: each.doubted(limits) for row, each in written.items()}
+                    results |= written
                 write_record(prepared, [results[row] for row in own if row in results], size)
             if on_chunk is not None:
                 on_chunk([results[row] for row in block.rows])
         return [results[row] for row in own]
 
 
-def _write(
-    prepared: PreparedRequest, block: Block, answer: Answer, known: Mapping[int, Result]
-) -> dict[int, Result]:
-    """Write the files of the pictures of a block that are new."""
+def loop_over(
+    prepared: PreparedRequest,
+    blocks: Sequence[Sequence[int]],
+    on_progress: OnProgress | None = None,
+) -> AnswerLoop:
+    """Return the loop that answers a request about its pictures, some at a time."""
+    request = prepared.request
+    checks = request.trust and prepared.pipeline.traits.trust
+    question = Question(
+        f"do({', '.join(prepared.action.targets)})",
+        prepared.plan,
+        lambda: prepared.action,
+        returns=int(request.reverse),
+        extra=prepared.plan.rows if checks else 0,  # or less, if anchored
+    )
+    return AnswerLoop(
+        prepared.pipeline,
+        prepared.images,
+        prepared.factual.attributes,
+        [question],
+        blocks=blocks,
+        batch_size=request.batch_size,
+        on_progress=on_progress,
+    )
+
+
+def results_in(prepared: PreparedRequest, block: Block, answer: Answer) -> list[Result]:
+    """Return the results of the pictures of a block, with reasons not to believe them."""
     pair, back, factual = answer.pair, answer.back, prepared.factual
     about = [
         {
@@ -179,6 +186,14 @@ def _write(
         with pixel_range_is_known(), block.phase("trust", down=rows) as on_step:
             signals = measure_trust(*asked, pair, batch_size=size, on_step=on_step)
     made = results_of(*asked, block.attributes, pair, back, signals=signals, about=about)
+    return [result.doubted(prepared.limits) for result in made]
+
+
+def _write(
+    prepared: PreparedRequest, block: Block, answer: Answer, known: Mapping[int, Result]
+) -> dict[int, Result]:
+    """Write the files of the pictures of a block that are new."""
+    pair, back, made = answer.pair, answer.back, results_in(prepared, block, answer)
     shown = {"factual": block.images, "counterfactual": pair.images.float()}
     shown |= {} if back is None else {"reversed": back.images.float()}
     results: dict[int, Result] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from numbers import Integral
 from types import ModuleType
@@ -31,6 +32,10 @@ class InputError(ValueError):
         self.sentence = " ".join(message.split()) + ("" if do.endswith("?") else ".")
         super().__init__(self.sentence)
         self.others: list[InputError] = []  #: found together with this one
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        again = partial(InputError, self.subject, expected=self.expected, do=self.do)
+        return partial(again, got=f"{self.got}"), (), {"others": self.others, "args": self.args}
 
     def about(self, subject: str, do: str) -> InputError:
         """Return the same error with another subject and advice."""
