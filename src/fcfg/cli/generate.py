@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fcfg.cli.computing import Computing, check_sampled, computing_by
 from fcfg.cli.options import Given, options_of, with_options
 from fcfg.support.errors import together
 
 if TYPE_CHECKING:  # torch is not needed for help
-    from fcfg.generation import PreparedRequest, Result
+    from fcfg.generation import PreparedRequest, Request, Result
 
 _SHOWN, _DOUBTED = 20, 5  # rows of the table, answers named below it; the record has all
 
@@ -30,6 +32,10 @@ def generate(
         "attributes guidance anchor sampling seed out reverse trust overwrite",
     ),
     computing: Computing = computing_by("batch_size precision compile device shard"),
+    engine: str | None = None,
+    address: str | None = None,
+    chunk: int | None = None,
+    form: str | None = None,
 ) -> None:
     """Make counterfactuals of pictures: what if an attribute had been different?
 
@@ -38,25 +44,39 @@ def generate(
     and an entry in record.json. Pictures of other sizes are cropped or padded as in training.
     An interrupted run resumes when you run the same command again.
 
+    Parquet files and tars, and folders of any number of pictures with --chunk, are answered chunk
+    by chunk, each into a file of its own; with --engine, by many workers.
+
     Examples:
       fcfg generate portraits face.png --do smiling=1
       fcfg generate model faces/ --attributes faces/labels.csv --do smiling=flip
       fcfg generate model scan.png --attributes 'age=40,sex=1' --do age=+20 --sampling paper
       fcfg generate model faces/ --do smiling=1,young=0 --guidance cfg:2 --anchor --out cfg2
       torchrun --nproc_per_node 4 -m fcfg generate model faces/ --do smiling=flip
+      fcfg generate model faces.parquet --do smiling=flip --engine dask --address tcp://head:8786
 
     Options:
-        images: Pictures (PNG, JPEG, DICOM, ...), volumes (NIfTI), or folders.
+        images: Pictures (PNG, JPEG, DICOM, ...), volumes (NIfTI), or folders; Parquet files, tars.
         do: Attributes to change: a value (age=40, =-3 for a negative one), a change (age=+10,
             age=-10%, age=*1.5), or smiling=flip. Repeatable.
+        engine: Workers that answer the chunks: dask. By default this process does.
+        address: Scheduler of the engine, such as tcp://head:8786; by default workers are started.
+        chunk: Largest number of pictures that are answered together, 256 by default.
+        form: Form of the answers to chunks: parquet, tar or pictures; by default parquet.
     """
     from fcfg.cli.progress import resumable
     from fcfg.generation import Request, find_pictures, parse_do, prepare, run
+    from fcfg.generation.chunks import is_packed
     from fcfg.generation.picture_files import size_of
     from fcfg.model import load, model_format
     from fcfg.sampling import as_sampling
 
     guidance = request.pop("guidance", None)
+    if engine or address or chunk or form or is_packed(images):
+        size = {} if chunk is None else {"chunk": chunk}
+        asked = Request(images, guidance=guidance, model=model, **request)
+        _in_chunks(asked, do, computing, engine, address, form=form or "parquet", **size)
+        return
     together(computing.check, lambda: as_sampling(request["sampling"]))
     pipeline = load(model).to(computing.target).prepare(computing.precision)
     chosen = {"sampling": request["sampling"]} if request["sampling"] != "default" else {}
@@ -84,6 +104,47 @@ def generate(
     if computing.prints:
         _show(finished, prepared)
     print(f"Written to {prepared.out}")
+
+
+def _in_chunks(
+    asked: Request,
+    do: list[str],
+    computing: Computing,
+    engine: str | None,
+    address: str | None,
+    **how: Any,
+) -> None:
+    """Answer chunk by chunk, here or by the workers of an engine."""
+    from fcfg.cli.progress import resumable
+    from fcfg.generation import parse_do
+    from fcfg.generation.many import answer_all, divide, workers_of
+    from fcfg.model import load
+
+    elsewhere = engine is not None and computing.device == "cuda"  # this machine may have none
+    device = "cuda" if elsewhere else together(lambda: computing.target, lambda: computing.part)[0]
+    pipeline, given = load(asked.model), asked.guidance
+    targets, setting = together(
+        lambda: parse_do(do, pipeline.space),
+        lambda: None if given is None else pipeline.parse_setting(given),
+    )
+    asked = replace(asked, do=targets, guidance=setting, batch_size=computing.rows(pipeline, ()))
+    division = divide(pipeline, asked, device=device, precision=computing.precision, **how)
+    del pipeline  # workers have their own
+    parts, left = len(division.chunks), len(division.missing())
+    if computing.prints:
+        print(f"{division.images} pictures in {parts} parts, of which {parts - left} are there")
+        sys.stdout.flush()
+
+    def kept() -> str:
+        return f"whole parts are in {division.out}; run the same command to go on"
+
+    workers = nullcontext() if engine is None else workers_of(engine, address)
+    with workers as executor, resumable(kept, quiet=not computing.prints) as on_progress:
+        how = {"shard": computing.part, "on_progress": on_progress}
+        unreadable = answer_all(division, executor, **how)
+    if unreadable:
+        print(f"{unreadable} pictures could not be read; their records say why")
+    print(f"Written to {asked.folder}")
 
 
 def _announce(prepared: PreparedRequest, device: str) -> None:

@@ -48,6 +48,8 @@ _METAVARS = {
     "preset": "NAME",
     "set_": "A.B=C",
     "do": "NAME=VALUE[,...]",
+    "engine": "dask",
+    "form": "parquet|tar|pictures",
 }
 _PLACED = {"images": "IMAGE", "results": "DIR", "folder": "DIR", "source": "PRESET_OR_YAML"}
 _SHARED = {  # by several commands

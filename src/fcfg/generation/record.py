@@ -102,7 +102,7 @@ def check_inputs_are_kept(request: CheckedRequest, inputs: Sequence[Path]) -> No
 
 def write_record(prepared: PreparedRequest, results: Sequence[Result], chunk: int) -> None:
     """Write the request and the results so far, which were finished some pictures at a time."""
-    record = _describe(prepared) | {
+    record = describe(prepared) | {
         "batch_size": prepared.request.batch_size,
         "at_once": chunk,
         "asked": len(prepared.own_rows),
@@ -134,7 +134,7 @@ def read_record(request: CheckedRequest) -> tuple[list[Result], int]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise already_there(folder, [path.name]) from error
     there = {key: record.get(key) for key in _REQUEST}
-    now = json.loads(json.dumps(_describe(request), default=str))
+    now = json.loads(json.dumps(describe(request), default=str))
     _check_same(request, there, {key: now.get(key) for key in _REQUEST})
     return results, chunk
 
@@ -169,7 +169,7 @@ def _check_same(request: CheckedRequest, there: dict[str, Any], asked: dict[str,
     check_same(f"out {request.out}", there, asked, do=do)
 
 
-def _describe(prepared: CheckedRequest) -> dict[str, Any]:
+def describe(prepared: CheckedRequest) -> dict[str, Any]:
     """Everything that a record says of a request, except its pictures."""
     pipeline, request = prepared.pipeline, prepared.request
     return {

@@ -1,0 +1,315 @@
+"""More pictures than a process holds: the same answers, once each, whoever computes them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import signal
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import fcfg
+from fcfg import InputError
+from fcfg.generation import Request
+from fcfg.generation.chunks import find_chunks
+from fcfg.generation.many import MANIFEST, Division, answer_all, divide, workers_of
+from kills import ended_after
+from refusal import refused
+from tiny import GIVEN, SIZE, draw
+
+arrow: Any = pytest.importorskip("pyarrow", reason="the extra 'parquet' is not installed")
+parquet: Any = pytest.importorskip("pyarrow.parquet")
+COUNT, CHUNK = 21, 4
+ATTRIBUTES = {
+    "smiling": [row % 2 for row in range(COUNT)],
+    "age": [20.0 + row for row in range(COUNT)],
+    "hair": [("dark", "grey", "red")[row % 3] for row in range(COUNT)],
+}
+
+
+def png(number: int) -> bytes:
+    """A picture of noise, its own."""
+    pixels = np.random.default_rng(number).integers(0, 256, (SIZE, SIZE, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same pictures in a folder with a table, in Parquet and in a tar."""
+    root = tmp_path_factory.mktemp("inputs")
+    draw(root / "faces", names := [f"{row:03}.png" for row in range(COUNT)])
+    rows = zip(names, *ATTRIBUTES.values(), strict=True)
+    lines = [",".join(("file_name", *ATTRIBUTES)), *(",".join(map(str, row)) for row in rows)]
+    (root / "labels.csv").write_text("\n".join(lines))
+    pictures = [(root / "faces" / name).read_bytes() for name in names]
+    table = arrow.table({"image": pictures, "file_name": names, **ATTRIBUTES})
+    parquet.write_table(table, root / "faces.parquet", row_group_size=10)
+    with tarfile.open(root / "faces.tar", "w") as tar:
+        for row, (name, data) in enumerate(zip(names, pictures, strict=True)):
+            about = {key: column[row] for key, column in ATTRIBUTES.items()}
+            add(tar, f"deep/{name[:-4]}.json", json.dumps(about).encode())
+            add(tar, f"deep/{name}", data)
+            add(tar, f"deep/{name[:-4]}.txt", b"not of interest")
+    return root
+
+
+def asked(model: Path, files: object, out: Path, **how: Any) -> Division:
+    options = {"sampling": 2, "reverse": False} | how
+    named = {key: options.pop(key) for key in ("form", "chunk") if key in options}
+    request = Request([files], do={"age": 80}, out=out, model=str(model), **options)
+    return divide(fcfg.load(model), request, **{"chunk": CHUNK, **named})
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    """What was answered, in order."""
+    found = [parquet.read_table(path).to_pylist() for path in sorted(out.glob("part-*.parquet"))]
+    return [row for part in found for row in part]
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    files = [path for path in out.rglob("*") if path.is_file() and path.name[0] != "."]
+    return {str(path.relative_to(out)): path.read_bytes() for path in files}
+
+
+def picture(data: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(data))).astype(int)
+
+
+def test_answers_are_those_of_the_model_whatever_holds_the_pictures(
+    tiny_folder: Path, inputs: Path, tmp_path: Path
+) -> None:
+    labels = inputs / "labels.csv"
+    for name, given in (("faces", labels), ("faces.parquet", "auto"), ("faces.tar", "auto")):
+        out = tmp_path / name
+        assert answer_all(asked(tiny_folder, inputs / name, out, attributes=given)) == 0
+        rows = rows_of(out)
+        assert [Path(row["file_name"]).stem for row in rows] == [f"{n:03}" for n in range(COUNT)]
+        assert [row["factual_hair"] for row in rows] == ATTRIBUTES["hair"]
+        assert {row["counterfactual_age"] for row in rows} == {80.0}
+        records = [json.loads(row["record"]) for row in rows]
+        assert [each["factual"]["age"] for each in records] == ATTRIBUTES["age"]
+    model, pictures = fcfg.load(tiny_folder), [png(row) for row in range(COUNT)]
+    images = np.stack([picture(data) for data in pictures]).astype(np.uint8)
+    pair = model.counterfactual(
+        images, ATTRIBUTES, {"age": 80}, plan=model.plan(["age"], sampling=2)
+    )
+    for row, shown in zip(rows, fcfg.to_pictures(pair.images), strict=True):
+        other = picture(row["counterfactual"])
+        assert np.abs(np.asarray(shown).astype(int) - other).max() <= 1  # batched otherwise
+    answers = [
+        [row["counterfactual"] for row in rows_of(tmp_path / each)]
+        for each in ("faces", "faces.tar")
+    ]
+    assert answers[0] == answers[1]  # both cut into the same chunks
+    assert contents(tmp_path / "faces.parquet").keys() > contents(tmp_path / "faces.tar").keys()
+
+
+def test_each_form_holds_the_same_answers(tiny_folder: Path, inputs: Path, tmp_path: Path) -> None:
+    shown: dict[str, dict[str, bytes]] = {}
+    for form in ("parquet", "tar", "pictures"):
+        answer_all(asked(tiny_folder, inputs / "faces.parquet", tmp_path / form, form=form))
+    rows = rows_of(tmp_path / "parquet")
+    shown["parquet"] = {f"{row['file_name'][:-4]}.png": row["counterfactual"] for row in rows}
+    records = [json.loads(row["record"]) for row in rows]
+    shown["tar"], said = {}, []
+    for path in sorted((tmp_path / "tar").glob("*.tar")):
+        with tarfile.open(path) as tar:
+            for info in tar:
+                file = tar.extractfile(info)
+                assert file is not None
+                if info.name.endswith(".json"):
+                    said.append(json.loads(file.read()))
+                else:
+                    shown["tar"][info.name] = file.read()
+    assert said == records
+    folder = tmp_path / "pictures"
+    shown["pictures"] = {path.name: path.read_bytes() for path in sorted(folder.glob("*/*.png"))}
+    lines = [path.read_text().splitlines() for path in sorted(folder.glob("*.jsonl"))]
+    assert [json.loads(line) for part in lines for line in part] == records
+    assert shown["parquet"] == shown["tar"] == shown["pictures"]
+    assert list(shown["tar"]) == list(shown["parquet"])
+    # What was written can be asked again: a tar of answers is one of samples.
+    again = find_chunks([tmp_path / "tar"], 100, lambda _: {})
+    assert [chunk.count for chunk in again] == [4, 4, 2, 4, 4, 2, 1]
+
+
+def test_a_run_goes_on_where_it_was_killed_and_computes_nothing_again(
+    tiny_folder: Path, inputs: Path, tmp_path: Path
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    answer_all(asked(tiny_folder, inputs / "faces.tar", whole))
+    division = asked(tiny_folder, inputs / "faces.tar", killed)
+    with ended_after(3):  # the manifest and two parts
+        answer_all(division)
+    assert len(division.missing()) == 4
+    before = {path: path.stat().st_mtime_ns for path in killed.glob("part-*")}
+    shares = []
+    again = asked(tiny_folder, inputs / "faces.tar", killed)
+    answer_all(again, on_progress=shares.append)
+    assert shares == [pytest.approx(done / 13) for done in (4, 8, 12, 13)]
+    assert all(path.stat().st_mtime_ns == at for path, at in before.items())
+    assert contents(whole) == contents(killed)
+    for shard in ((0, 2), (1, 2)):  # two processes without an engine
+        answer_all(asked(tiny_folder, inputs / "faces.tar", tmp_path / "two"), shard=shard)
+    assert contents(whole) == contents(tmp_path / "two")
+
+
+def test_another_question_another_input_or_files_of_others_are_refused(
+    tiny_folder: Path, inputs: Path, tmp_path: Path
+) -> None:
+    out, tar = tmp_path / "out", inputs / "faces.tar"
+    answer_all(asked(tiny_folder, tar, out))
+    for how in (
+        {"seed": 1},
+        {"form": "tar"},
+        {"chunk": 5},
+        {"sampling": 3},
+        {"attributes": GIVEN},
+    ):
+        refused(f"out {out}", "one run").by(asked, tiny_folder, tar, out, **how)
+    refused(f"out {out}", "inputs").by(asked, tiny_folder, inputs / "faces.parquet", out)
+    refused("--overwrite").by(asked, tiny_folder, tar, out, overwrite=True)
+    for text in ("[]", "no JSON", "3"):
+        (out / MANIFEST).write_text(text)
+        refused(f"out {out}", MANIFEST).by(asked, tiny_folder, tar, out)
+    (out / MANIFEST).unlink()
+    refused(f"out {out}", "part-").by(asked, tiny_folder, tar, out)
+    other = asked(tiny_folder, tar, tmp_path / "other")
+    object.__setattr__(other.errand, "digest", "of others")
+    refused(f"model {tiny_folder}", "of others").by(answer_all, other)
+
+
+def test_a_picture_that_cannot_be_read_is_named_and_does_not_stop_the_others(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    pictures = [png(0), b"no picture", png(2), b"", b""]
+    table = arrow.table(
+        {"image": pictures, "smiling": [0] * 5, "age": [1.0] * 5, "hair": ["red"] * 5}
+    )
+    parquet.write_table(table, tmp_path / "some.parquet")
+    for form in ("parquet", "tar", "pictures"):
+        division = asked(
+            tiny_folder, tmp_path / "some.parquet", tmp_path / form, chunk=3, form=form
+        )
+        assert answer_all(division) == 3
+    rows = rows_of(tmp_path / "parquet")
+    assert [row["counterfactual"] is None for row in rows] == [False, True, False, True, True]
+    assert [row["factual_hair"] for row in rows] == ["red", None, "red", None, None]
+    record = json.loads(rows[1]["record"])
+    assert record == {"file": "some-0-1", "error": "not a picture of a known format"}
+    assert len(list((tmp_path / "pictures").glob("*/*.png"))) == 2
+
+
+def test_inputs_that_are_none_are_refused_before_anything_is_written(
+    tiny_folder: Path, inputs: Path, tmp_path: Path
+) -> None:
+    def refuse(subject: str, *fragments: str, file: str = "x.parquet", **how: Any) -> None:
+        by = (asked, tiny_folder, tmp_path / file, tmp_path / "out")
+        refused(subject, *fragments).by(*by, **how)
+
+    where = str(tmp_path / "x.parquet")
+    (tmp_path / "x.parquet").write_text("no table")
+    refuse(where, "a Parquet file")
+    parquet.write_table(arrow.table({"picture": [b"x"]}), where)
+    refuse(where, "a column 'image'", "picture")
+    parquet.write_table(arrow.table({"image": ["a path"]}), where)
+    refuse(where, "contents of picture files")
+    parquet.write_table(arrow.table({"image": [png(0)], "age": [1.0]}), where)
+    refuse(where, "all attributes, or none of them", "'smiling', 'hair'")
+    bad = {"image": [png(0)], "age": [1.0], "smiling": [2], "hair": ["red"]}
+    parquet.write_table(arrow.table(bad), where)
+    refuse("attribute 'smiling'")
+    large = [np.random.default_rng(0).bytes(2**20)] * 300
+    parquet.write_table(arrow.table({"image": large}), where, use_dictionary=False)
+    refuse(where, "row groups of at most", "row_group_size=1000")
+    (tmp_path / "x.tar").write_text("no tar")
+    refuse(str(tmp_path / "x.tar"), "a tar that is not compressed", file="x.tar")
+    for name, data in (("a.json", b"{}"), ("a.png", b"x"), ("a.json", b"[3]")):
+        with tarfile.open(tmp_path / "y.tar", "w") as tar:
+            add(tar, "a.b.png", png(0))
+            add(tar, name, data)
+            add(tar, "a.c.json", b"{}")
+        refuse(str(tmp_path / "y.tar"), "one picture in every sample", file="y.tar")
+    (tmp_path / "none").mkdir()
+    mixed = draw(tmp_path / "mixed", ["a.png"])[0]
+    (tmp_path / "mixed" / "b.tar").write_bytes(b"")
+    for file in ("none", "mixed", str(mixed), "gone.tar"):
+        refuse("images", "one folder of pictures", file=file)
+    refuse("--chunk", file=str(inputs / "faces"), chunk=0)
+    refuse("--form", file=str(inputs / "faces"), form="zip")
+    assert not (tmp_path / "out").exists()
+    for names in (["a/x.png", "b/X.jpg"], ["a.b.png", "c.png"]):
+        parquet.write_table(arrow.table({"image": [png(0), png(1)], "file_name": names}), where)
+        division = asked(tiny_folder, Path(where), tmp_path / names[1], form="tar")
+        refused("images", "names of pictures").by(answer_all, division)
+
+
+# Workers ----------------------------------------------------------------------------------------
+
+
+def test_a_refusal_comes_back_from_a_worker() -> None:
+    error = InputError("age", expected="1", got=ValueError("2"), do="write 1")
+    error.others = [InputError("sex", expected="1", got=2, do="write 1")]
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.subject, str(again.others[0])) == (
+        str(error),
+        "age",
+        str(error.others[0]),
+    )
+
+
+@contextmanager
+def cluster(count: int) -> Iterator[tuple[str, Callable[[], int]]]:
+    """A scheduler and workers on loopback; gives its address, and what kills a worker for good."""
+    pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=count, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+    ) as workers:
+
+        def kill() -> int:
+            nanny = next(iter(workers.workers.values()))
+            process = nanny.pid
+            nanny.auto_restart = False
+            os.kill(process, signal.SIGKILL)
+            return process
+
+        yield workers.scheduler_address, kill
+
+
+@pytest.mark.filterwarnings("ignore")  # of other people's libraries
+def test_two_workers_answer_as_one_process_though_one_is_killed(
+    tiny_folder: Path, inputs: Path, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    answer_all(asked(tiny_folder, inputs / "faces.parquet", one, chunk=1))
+    division, killed = asked(tiny_folder, inputs / "faces.parquet", two, chunk=1), []
+    with cluster(2) as (address, kill), workers_of("dask", address) as executor:
+
+        def once(share: float) -> None:
+            if not killed:
+                killed.append(kill())
+
+        answer_all(division, executor, on_progress=once)
+    assert killed
+    assert contents(one) == contents(two)
+    names = [row["file_name"] for row in rows_of(two)]
+    assert names == [f"{row:03}.png" for row in range(COUNT)]
