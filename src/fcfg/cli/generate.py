@@ -128,7 +128,8 @@ def _in_chunks(
         lambda: None if given is None else pipeline.parse_setting(given),
     )
     asked = replace(asked, do=targets, guidance=setting, batch_size=computing.rows(pipeline, ()))
-    division = divide(pipeline, asked, device=device, precision=computing.precision, **how)
+    how |= {"device": device, "precision": computing.precision, "compile": computing.compile}
+    division = divide(pipeline, asked, **how)
     del pipeline  # workers have their own
     parts, left = len(division.chunks), len(division.missing())
     if computing.prints:

@@ -21,6 +21,7 @@ from threading import Lock
 from typing import Any, get_args
 
 import torch
+from PIL import Image
 
 from fcfg.answers import in_blocks
 from fcfg.causal.attributes import Table
@@ -30,6 +31,7 @@ from fcfg.generation.parts import Form, Row, part_name, write_part
 from fcfg.generation.picture_files import Picture, read_picture, renamed_columns
 from fcfg.generation.record import describe
 from fcfg.generation.request import CheckedRequest, Request
+from fcfg.generation.results import Result
 from fcfg.generation.run import checked_plan, loop_over, results_in
 from fcfg.model import AUTO, AnyModel, load, model_pixels
 from fcfg.storage import shipped
@@ -55,6 +57,7 @@ class Errand:
     form: Form
     device: str
     precision: str
+    compiled: int  #: number of pictures that the network is compiled for, or 0
     digest: str  #: of the model
 
     def __call__(self, number: int, chunk: Chunk) -> tuple[int, int]:
@@ -63,7 +66,8 @@ class Errand:
         if path.exists():
             return chunk.count, 0
         with _NETWORK:
-            model = _model(self.request.model, self.device, self.precision, self.digest)
+            own = (self.request.model, self.device, self.precision, self.compiled)
+            model = _model(*own, self.digest)
         names, files, table = self.read(model, chunk)
         rows, found, wanted = list[Row](), dict[int, Picture](), model_pixels(model)
         for row, (name, data) in enumerate(zip(names, files, strict=True)):
@@ -75,8 +79,8 @@ class Errand:
         own = {name: column[[*found]] for name, column in table.items()}
         with _NETWORK:
             answers = self._answers(model, [*found.values()], own) if found else []
-        for row, answer in zip(found, answers, strict=True):
-            rows[row] = answer
+        for row, (shown, result) in zip(found, answers, strict=True):
+            rows[row] = Row(names[row], to_png(shown), result)
         write_part(path, self.form, rows, model.space)
         return chunk.count, len(rows) - len(found)
 
@@ -92,7 +96,9 @@ class Errand:
             raise InputError(f"{chunk.place}", expected=expected, got=got, do=do)
         return names, files, model.space.parse(columns)
 
-    def _answers(self, model: AnyModel, pictures: Sequence[Picture], table: Table) -> list[Row]:
+    def _answers(
+        self, model: AnyModel, pictures: Sequence[Picture], table: Table
+    ) -> list[tuple[Image.Image, Result]]:
         request, paths = self.request, [picture.path for picture in pictures]
         images, factual = (
             torch.stack([each.image for each in pictures]),
@@ -103,24 +109,24 @@ class Errand:
             factual = find_attributes(request.attributes, model.space, paths, reading)
         names, plan = tuple(map(str, paths)), checked_plan(model, request)
         prepared = CheckedRequest(request, model, plan, names).about(pictures, images, factual)
-        rows = list[Row]()
+        found = list[tuple[Image.Image, Result]]()
         for block in loop_over(prepared, in_blocks(range(len(pictures)), prepared.chunk)):
             for answer in block.answers():
                 shown = to_pictures(answer.pair.images.float().nan_to_num())
-                for picture, result in zip(
-                    shown, results_in(prepared, block, answer), strict=True
-                ):
-                    rows.append(Row(result.file, to_png(picture), result))
-        return rows
+                found += zip(shown, results_in(prepared, block, answer), strict=True)
+        return found
 
 
 @lru_cache(maxsize=1)
-def _model(name: str, device: str, precision: str, digest: str) -> AnyModel:
+def _model(name: str, device: str, precision: str, compiled: int, digest: str) -> AnyModel:
     model = load(name)
     if (found := digest_of(model.image_model, model.scm)) != digest:
         expected, do = f"the weights {digest} of this run", "give all workers the same model"
         raise InputError(f"model {name}", expected=expected, got=found, do=do)
-    return model.to(device).prepare(precision)
+    model = model.to(device)
+    if compiled:
+        return model.prepare(precision, compile=True, batch_size=compiled)
+    return model.prepare(precision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +173,7 @@ def divide(
     chunk: int = 256,
     device: str = "cpu",
     precision: str = "auto",
+    compile: bool = False,
 ) -> Division:
     """Check a question about many pictures, and divide them; nothing is written.
 
@@ -177,6 +184,7 @@ def divide(
         chunk: Largest number of pictures that are answered together.
         device: Device of every worker.
         precision: Precision of the network.
+        compile: Whether each worker compiles the network first.
     """
     given, digests = request.attributes, list[str]()
     if request.overwrite:
@@ -206,9 +214,15 @@ def divide(
         attributes=AUTO if digests else given,
     )
     checked = CheckedRequest(own, model, plan, ())
-    errand = Errand(own, form, device, precision, checked.digest)
+    compiled = min(chunk, own.batch_size // plan.rows) if compile else 0
+    errand = Errand(own, form, device, precision, compiled, checked.digest)
     manifest = describe(checked) | {"device": device, "precision": precision, "form": form}
-    manifest |= {"trust": own.trust, "attributes": [str(given), *digests], "chunk": chunk}
+    manifest |= {
+        "compiled": compile,
+        "trust": own.trust,
+        "attributes": [str(given), *digests],
+        "chunk": chunk,
+    }
     manifest |= {"batch_size": own.batch_size, "inputs": hex_digest("".join(map(repr, chunks)))}
     division = Division(errand, chunks, manifest)
     division.check()
