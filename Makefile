@@ -57,7 +57,7 @@ test-all: $(DEV) test-lowest  ## run the long tests, too, with the coverage of l
 .venv-lowest/.ready: pyproject.toml constraints.txt constraints-lowest.txt
 	@test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
-	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e ./models -e '.[app,diffusers,medical,monai,tensorboard]' pytest pytest-xdist hypothesis beartype scikit-learn scipy httpx2
+	.venv-lowest/bin/python -m pip install --quiet -c constraints-lowest.txt -e ./models -e '.[app,dask,diffusers,medical,monai,parquet,tensorboard]' pytest pytest-xdist hypothesis beartype scikit-learn scipy httpx2
 	@touch $@
 
 test-lowest: .venv-lowest/.ready  ## run all tests with the oldest packages we promise to support

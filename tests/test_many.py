@@ -7,8 +7,11 @@ import json
 import os
 import pickle
 import signal
+import sys
 import tarfile
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,8 @@ from PIL import Image
 
 import fcfg
 from fcfg import InputError
-from fcfg.generation import Request
+from fcfg.cli import main
+from fcfg.generation import Request, many
 from fcfg.generation.chunks import find_chunks
 from fcfg.generation.many import MANIFEST, Division, answer_all, divide, workers_of
 from kills import ended_after
@@ -313,3 +317,103 @@ def test_two_workers_answer_as_one_process_though_one_is_killed(
     assert contents(one) == contents(two)
     names = [row["file_name"] for row in rows_of(two)]
     assert names == [f"{row:03}.png" for row in range(COUNT)]
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # of other people's libraries
+def test_ten_thousand_pictures_are_answered_once_each_though_a_worker_is_killed(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    count, seconds = 10_000, dict[str, float]()
+    table = {"image": [png(row) for row in range(count)], "file_name": [*map(str, range(count))]}
+    table |= {
+        name: [column[row % COUNT] for row in range(count)] for name, column in ATTRIBUTES.items()
+    }
+    parquet.write_table(arrow.table(table), tmp_path / "many.parquet", row_group_size=1000)
+
+    def answer(
+        out: str, executor: Executor | None = None, kill: Callable[[], int] | None = None
+    ) -> None:
+        killed = []
+
+        def once(share: float) -> None:
+            if kill is not None and not killed and share > 0.3:
+                killed.append(kill())
+
+        how = {"sampling": 1, "trust": False, "chunk": 125}
+        division = asked(tiny_folder, tmp_path / "many.parquet", tmp_path / out, **how)
+        start = time.perf_counter()
+        answer_all(division, executor, on_progress=once)
+        seconds[out] = time.perf_counter() - start
+        assert bool(killed) == (kill is not None)
+
+    answer("here")
+    for workers in (1, 2):
+        with cluster(workers) as (address, _), workers_of("dask", address) as executor:
+            answer(f"of {workers}", executor)
+    with cluster(2) as (address, kill), workers_of("dask", address) as executor:
+        answer("one killed", executor, kill)
+    print({name: f"{count / each:.0f} images/s" for name, each in seconds.items()})
+    whole = contents(tmp_path / "here")
+    assert all(contents(tmp_path / each) == whole for each in ("of 1", "of 2", "one killed"))
+    assert [row["file_name"] for row in rows_of(tmp_path / "one killed")] == table["file_name"]
+
+
+def test_an_engine_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
+
+    def enter(*words: str) -> None:
+        with workers_of(*words):
+            pass
+
+    refused("--engine", "'dask'").by(enter, "spark")
+    refused("--address", "a scheduler that answers").by(enter, "dask", "nowhere://127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    refused("--engine dask", "pip install 'fcfg[dask]'").by(enter, "dask")
+
+
+# The command ------------------------------------------------------------------------------------
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> str:
+    assert main([*map(str, words)]) == code
+    out, err = capsys.readouterr()
+    return out if code == 0 else err
+
+
+def test_the_command_answers_chunk_by_chunk_and_goes_on(
+    tiny_folder: Path, inputs: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    out, how = tmp_path / "out", ("--do", "age=80", "--sampling", "2", "--no-reverse")
+    words = ["generate", tiny_folder, inputs / "faces.tar", *how, "--out", out, "--device", "cpu"]
+    text = said(capsys, *words, "--chunk", 8)
+    assert "21 pictures, " in text
+    assert "ddim quadratic 2, on cpu; 3 of 3 parts are left" in text
+    assert text.endswith(f"Written to {out}\n")
+    assert "; 0 of 3 parts are left" in said(capsys, *words, "--chunk", 8)
+    assert "one run (chunk: 8)" in said(capsys, *words, code=2)
+    assert "--chunk: expected" in said(capsys, *words, "--chunk", 0, code=2)
+    parquet.write_table(arrow.table({"image": [png(0), b"none"]}), tmp_path / "x.parquet")
+    words[2:] = [tmp_path / "x.parquet", *how, "--out", tmp_path / "x", "--guidance", "none"]
+    assert "Not read: 1 pictures, whose records say why" in said(capsys, *words)
+    monkeypatch.setattr(many, "write_part", interrupted)
+    words[2:] = [inputs / "faces", *how, "--out", tmp_path / "y", "--form", "tar"]
+    assert "whole parts are kept in" in said(capsys, *words, code=130)
+    assert list((tmp_path / "y").glob("part*")) == []
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.filterwarnings("ignore")  # of other people's libraries
+def test_the_command_asks_workers(tiny_folder: Path, inputs: Path, tmp_path: Path, capsys) -> None:
+    words = ["generate", tiny_folder, inputs / "faces.parquet", "--do", "age=80", "--sampling", 1]
+    words += ["--no-reverse", "--device", "cpu", "--chunk", 5]
+    said(capsys, *words, "--out", tmp_path / "one")
+    with cluster(1) as (address, _):
+        said(capsys, *words, "--out", tmp_path / "two", "--address", address)
+        where = ("--device", "cuda", "--engine", "dask", "--address", address)
+        text = said(capsys, *words, "--out", tmp_path / "three", *where, code=2)
+        assert "device: expected a GPU where the worker is" in text
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")

@@ -72,10 +72,11 @@ def generate(
     from fcfg.sampling import as_sampling
 
     guidance = request.pop("guidance", None)
-    if engine or address or chunk or form or is_packed(images):
-        size = {} if chunk is None else {"chunk": chunk}
+    given = {"engine": engine, "address": address, "chunk": chunk, "form": form}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given or any(map(is_packed, images)):
         asked = Request(images, guidance=guidance, model=model, **request)
-        _in_chunks(asked, do, computing, engine, address, form=form or "parquet", **size)
+        _in_chunks(asked, do, computing, **given)
         return
     together(computing.check, lambda: as_sampling(request["sampling"]))
     pipeline = load(model).to(computing.target).prepare(computing.precision)
@@ -110,41 +111,42 @@ def _in_chunks(
     asked: Request,
     do: list[str],
     computing: Computing,
-    engine: str | None,
-    address: str | None,
+    engine: str = "",
+    address: str = "",
     **how: Any,
 ) -> None:
-    """Answer chunk by chunk, here or by the workers of an engine."""
+    """Answer chunk by chunk, in this process or by the workers of an engine."""
     from fcfg.cli.progress import resumable
     from fcfg.generation import parse_do
     from fcfg.generation.many import answer_all, divide, workers_of
     from fcfg.model import load
 
-    elsewhere = engine is not None and computing.device == "cuda"  # this machine may have none
-    device = "cuda" if elsewhere else together(lambda: computing.target, lambda: computing.part)[0]
-    pipeline, given = load(asked.model), asked.guidance
+    engine = "dask" if address and not engine else engine
+    elsewhere = engine and computing.device == "cuda"  # which this machine may not have
+    device, part = "cuda" if elsewhere else computing.target, computing.part
+    model, given = load(asked.model), asked.guidance
+    check_sampled(model, anchor=asked.anchor)
     targets, setting = together(
-        lambda: parse_do(do, pipeline.space),
-        lambda: None if given is None else pipeline.parse_setting(given),
+        lambda: parse_do(do, model.space),
+        lambda: None if given is None else model.parse_setting(given),
     )
-    asked = replace(asked, do=targets, guidance=setting, batch_size=computing.rows(pipeline, ()))
+    asked = replace(asked, do=targets, guidance=setting, batch_size=computing.rows(model, ()))
     how |= {"device": device, "precision": computing.precision, "compile": computing.compile}
-    division = divide(pipeline, asked, **how)
-    del pipeline  # workers have their own
-    parts, left = len(division.chunks), len(division.missing())
+    division = divide(model, asked, **how)
+    del model  # workers read their own
+    out, left = division.errand.request.folder, len(division.missing())
     if computing.prints:
-        print(f"{division.images} pictures in {parts} parts, of which {parts - left} are there")
-        sys.stdout.flush()
+        parts = f"{left} of {len(division.chunks)} parts are left"
+        print(f"{division.images} pictures, {division.plan}, on {device}; {parts}", flush=True)
 
     def kept() -> str:
-        return f"whole parts are in {division.out}; run the same command to go on"
+        return f"whole parts are kept in {out}; run the same command to go on"
 
-    workers = nullcontext() if engine is None else workers_of(engine, address)
+    workers = workers_of(engine, address) if engine else nullcontext()
     with workers as executor, resumable(kept, quiet=not computing.prints) as on_progress:
-        how = {"shard": computing.part, "on_progress": on_progress}
-        unreadable = answer_all(division, executor, **how)
+        unreadable = answer_all(division, executor, shard=part, on_progress=on_progress)
     if unreadable:
-        print(f"{unreadable} pictures could not be read; their records say why")
+        print(f"Not read: {unreadable} pictures, whose records say why")
     print(f"Written to {asked.folder}")
 
 

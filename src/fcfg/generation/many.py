@@ -33,7 +33,7 @@ from fcfg.generation.record import describe
 from fcfg.generation.request import CheckedRequest, Request
 from fcfg.generation.results import Result
 from fcfg.generation.run import checked_plan, loop_over, results_in
-from fcfg.model import AUTO, AnyModel, load, model_pixels
+from fcfg.model import AUTO, AnyModel, Plan, load, model_pixels
 from fcfg.storage import shipped
 from fcfg.support.errors import InputError, check_among, check_integer, optional, quoted, together
 from fcfg.support.files import remove_unfinished, single_writer, write_atomically
@@ -123,6 +123,9 @@ def _model(name: str, device: str, precision: str, compiled: int, digest: str) -
     if (found := digest_of(model.image_model, model.scm)) != digest:
         expected, do = f"the weights {digest} of this run", "give all workers the same model"
         raise InputError(f"model {name}", expected=expected, got=found, do=do)
+    if device == "cuda" and not torch.cuda.is_available():
+        expected, do = "a GPU where the worker is", "start workers where one is, or --device cpu"
+        raise InputError("device", expected=expected, got="none", do=do)
     model = model.to(device)
     if compiled:
         return model.prepare(precision, compile=True, batch_size=compiled)
@@ -136,6 +139,7 @@ class Division:
     errand: Errand
     chunks: Sequence[Chunk] = field(repr=False)
     manifest: Mapping[str, Any] = field(repr=False)
+    plan: Plan[Any]
 
     @property
     def images(self) -> int:
@@ -224,7 +228,7 @@ def divide(
         "chunk": chunk,
     }
     manifest |= {"batch_size": own.batch_size, "inputs": hex_digest("".join(map(repr, chunks)))}
-    division = Division(errand, chunks, manifest)
+    division = Division(errand, chunks, manifest, plan)
     division.check()
     errand.read(model, chunks[0])  # where what is wrong with all of them is wrong, too
     return division
@@ -279,12 +283,13 @@ def _each(
 
 
 @contextmanager
-def workers_of(engine: str, address: str | None = None) -> Generator[Executor]:
+def workers_of(engine: str, address: str = "") -> Generator[Executor]:
     """Give the workers of an engine: those of a scheduler, or new ones on this machine."""
     check_among("--engine", engine, ("dask",))
     distributed: Any = optional("distributed", f"--engine {engine}", engine)
     try:
-        client = distributed.Client(address, **({} if address else {"dashboard_address": None}))
+        own = {"address": address} if address else {"dashboard_address": None}
+        client = distributed.Client(**own)
     except (OSError, ValueError) as error:
         expected, do = "the address of a scheduler that answers", "start it, or leave it out"
         raise InputError("--address", expected=expected, got=error, do=do) from error
