@@ -111,6 +111,12 @@ def kept(name: str, columns: Sequence[int] = (), like: str = "") -> str:
     return "\n\n".join([*texts, note])
 
 
+def kept_rows(name: str) -> list[dict[str, str]]:
+    """Return the rows of the table studies/results/tables/NAME.csv, by column."""
+    with (RESULTS / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
+
+
 def _kept(file: Path, columns: Sequence[int], like: str) -> str:
     with file.open(encoding="utf-8", newline="") as text:
         heads, *rows = csv.reader(text)

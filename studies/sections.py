@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from estimates import UNTUNED, Line, dos, kept, read, run, source, stored, table
+from estimates import UNTUNED, Line, dos, kept, kept_rows, read, run, source, stored, table
 from fcfg.guidance import Guidance
 from fcfg.reports.wording import number
 from fcfg.storage import shipped
@@ -457,6 +457,23 @@ def guarantees() -> str:
     return table(("promise", "tests"), rows)
 
 
+def scale_cost() -> str:
+    """Return what ten million pictures cost, from measured rates: cards, and cores beside them."""
+    count, rows = 10_000_000, list[list[str]]()
+    for line in kept_rows("bench-h200-1"):
+        if line[""] in ("ours, eager", "ours, compiled"):
+            hours = count / float(line["images/s"]) / 3600
+            shares = [f"{hours / cards:.1f}" for cards in (1, 8, 64)]
+            rows.append([line[""], line["precision"], line["images/s"], *shares])
+    stages = {line["picture"]: line for line in kept_rows("scale-stages")}
+    steps = ("read", "decode", "encode", "write")
+    core = {name: sum(float(line[step]) for step in steps) for name, line in stages.items()}
+    each = [f"{hours * count / 3.6e6:,.0f} for {name}" for name, hours in core.items()]
+    heads = ("hours of an H200", "precision", "images/s", "1 card", "8 cards", "64 cards")
+    cores = f"Hours of one core beside it, whatever the network: {', '.join(each)}."
+    return f"{table(heads, rows)}\n\nFrom [measured rates](results-speed.md). {cores}"
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "guarantees": guarantees,
     "bench/h200": lambda: "\n\n".join(
@@ -479,6 +496,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "radiographs-brief": lambda: core("radiographs", "nih-core", every=False),
     "real-faces": lambda: core("celeba", "celeba-core", every=False),
     "reversibility": reversibility,
+    "scale-cost": scale_cost,
     "rivals-training": lambda: kept("rivals-training", (0, 1, 2, 3, 5)),
 }
 #: Sections named KIND/NAME, by kind.

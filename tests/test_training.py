@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -159,15 +160,20 @@ def test_another_configuration_or_a_folder_that_cannot_be_the_models_is_refused(
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "run"}
 
 
+def torchrun(*words: str) -> list[str]:
+    """The command of two processes on this machine."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    return [*launch, "--standalone", *words]
+
+
 @pytest.mark.long
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
     sections = {"run": {"device": "cpu"}}
     file = tiny_file(tmp_path, **sections)
     one, two = tmp_path / "one", tmp_path / "two"
     train(tiny(**sections), one, "diffusion")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
     arguments = ["-m", "fcfg", "train", str(file), "--out", str(two), "--part", "diffusion"]
-    done = subprocess.run([*torchrun, "--standalone", *arguments], capture_output=True, text=True)
+    done = subprocess.run(torchrun(*arguments), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     curves = [[e["loss"] for e in log_of(folder) if "loss" in e] for folder in (one, two)]
     assert len(curves[0]) == 12
@@ -176,6 +182,35 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     assert len(log_of(one)) == len(log_of(two))  # one of the two writes
     averages = [log_of(folder)[-1]["validation_loss"] for folder in (one, two)]
     assert averages[0] == pytest.approx(averages[1], rel=1e-3)
+
+
+@pytest.mark.long
+def test_torchrun_starts_two_processes_again_if_one_is_killed_and_they_take_the_same_steps(
+    tmp_path: Path,
+) -> None:
+    psutil = pytest.importorskip("psutil")
+    run = {"device": "cpu", "checkpoint_steps": 4, "validations": 1}
+    file, part = tiny_file(tmp_path, run=run, model={"steps": 120}), ("--part", "diffusion")
+    words = ["--max-restarts", "1", "-m", "fcfg", "train", str(file), *part, "--out"]
+    whole, again = tmp_path / "whole", tmp_path / "again"
+    subprocess.run(torchrun(*words, str(whole)), capture_output=True, check=True)
+    with subprocess.Popen(torchrun(*words, str(again)), stderr=subprocess.PIPE) as agent:
+        while not list(again.glob("training/**/step-*.safetensors")):
+            assert agent.poll() is None
+            time.sleep(0.01)
+        children = psutil.Process(agent.pid).children(recursive=True)
+        (second,) = [child for child in children if child.environ().get("RANK") == "1"]
+        second.kill()
+        _, said = agent.communicate()
+    assert agent.returncode == 0, said
+    assert b"going on at step" in said
+    losses = [[e["loss"] for e in log_of(folder) if "loss" in e] for folder in (whole, again)]
+    assert len(losses[0]) == 120
+    assert losses[0] == losses[1]
+    last = [
+        folder / "training/state/diffusion/step-000000120.safetensors" for folder in (whole, again)
+    ]
+    assert last[0].read_bytes() == last[1].read_bytes()
 
 
 def test_a_process_trains_in_one_way_only_and_batches_divide_among_several(tmp_path: Path) -> None:

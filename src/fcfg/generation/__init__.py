@@ -1,6 +1,7 @@
 """Counterfactuals of picture files, in a folder: the library behind ``fcfg generate``."""
 
 from fcfg.generation.comparison import compare
+from fcfg.generation.many import Division, answer_all, divide, workers_of
 from fcfg.generation.parsing import Factual, find_attributes, parse_do
 from fcfg.generation.picture_files import (
     Picture,
@@ -15,13 +16,16 @@ from fcfg.generation.results import Result
 from fcfg.generation.run import generate, prepare, run
 
 __all__ = [
+    "Division",
     "Factual",
     "Picture",
     "PreparedRequest",
     "Request",
     "Result",
     "SamplePictures",
+    "answer_all",
     "compare",
+    "divide",
     "find_attributes",
     "find_pictures",
     "finished_before",
@@ -31,4 +35,5 @@ __all__ = [
     "read_files",
     "run",
     "sample_pictures",
+    "workers_of",
 ]
