@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,12 @@ from PIL import Image
 import fcfg
 from fcfg import InputError
 from fcfg.cli import main
-from fcfg.generation import Request, many
+from fcfg.generation import Request, chunks, many
 from fcfg.generation.chunks import find_chunks
 from fcfg.generation.many import MANIFEST, Division, answer_all, divide, workers_of
 from kills import ended_after
 from refusal import refused
-from tiny import GIVEN, SIZE, draw
+from tiny import GIVEN, SIZE, draw, tiny_pipeline
 
 arrow: Any = pytest.importorskip("pyarrow", reason="the extra 'parquet' is not installed")
 parquet: Any = pytest.importorskip("pyarrow.parquet")
@@ -222,7 +223,7 @@ def test_a_picture_that_cannot_be_read_is_named_and_does_not_stop_the_others(
 
 
 def test_inputs_that_are_none_are_refused_before_anything_is_written(
-    tiny_folder: Path, inputs: Path, tmp_path: Path
+    tiny_folder: Path, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(subject: str, *fragments: str, file: str = "x.parquet", **how: Any) -> None:
         by = (asked, tiny_folder, tmp_path / file, tmp_path / "out")
@@ -240,9 +241,8 @@ def test_inputs_that_are_none_are_refused_before_anything_is_written(
     bad = {"image": [png(0)], "age": [1.0], "smiling": [2], "hair": ["red"]}
     parquet.write_table(arrow.table(bad), where)
     refuse("attribute 'smiling'")
-    large = [np.random.default_rng(0).bytes(2**20)] * 300
-    parquet.write_table(arrow.table({"image": large}), where, use_dictionary=False)
-    refuse(where, "row groups of at most", "row_group_size=1000")
+    monkeypatch.setattr(chunks, "_LARGEST", 100)
+    refuse(where, "row groups of at most 100 bytes", "row_group_size=1000")
     (tmp_path / "x.tar").write_text("no tar")
     refuse(str(tmp_path / "x.tar"), "a tar that is not compressed", file="x.tar")
     for name, data in (("a.json", b"{}"), ("a.png", b"x"), ("a.json", b"[3]")):
@@ -256,6 +256,10 @@ def test_inputs_that_are_none_are_refused_before_anything_is_written(
     (tmp_path / "mixed" / "b.tar").write_bytes(b"")
     for file in ("none", "mixed", str(mixed), "gone.tar"):
         refuse("images", "one folder of pictures", file=file)
+    tar, table = str(inputs / "faces.tar"), str(inputs / "labels.csv")
+    for given in (table, {"age": [1.0]}):
+        refuse("attributes", "for a folder of pictures", file=tar, attributes=given)
+    refuse("attributes", "'agee'", file=tar, attributes="agee=3")
     refuse("--chunk", file=str(inputs / "faces"), chunk=0)
     refuse("--form", file=str(inputs / "faces"), form="zip")
     assert not (tmp_path / "out").exists()
@@ -263,6 +267,29 @@ def test_inputs_that_are_none_are_refused_before_anything_is_written(
         parquet.write_table(arrow.table({"image": [png(0), png(1)], "file_name": names}), where)
         division = asked(tiny_folder, Path(where), tmp_path / names[1], form="tar")
         refused("images", "names of pictures").by(answer_all, division)
+
+
+def test_a_model_without_a_judge_needs_attributes(inputs: Path, tmp_path: Path) -> None:
+    fcfg.save(tiny_pipeline(judge=False), tmp_path / "blind")
+    question = (tmp_path / "blind", inputs / "faces", tmp_path / "out")
+    refused("attributes", "no judge").by(asked, *question)
+    answer_all(asked(*question, attributes=GIVEN))
+    assert {row["factual_age"] for row in rows_of(tmp_path / "out")} == {40.0}
+
+
+@pytest.mark.usefixtures("no_compiler")
+@pytest.mark.filterwarnings("ignore:.*script_method.*:DeprecationWarning")  # torch's own import
+def test_a_compiled_network_gives_the_same_answers(
+    tiny_folder: Path, inputs: Path, tmp_path: Path
+) -> None:
+    request = Request([inputs / "faces"], do={"age": 80}, sampling=2, model=str(tiny_folder))
+    for out, how in (("plain", {}), ("fast", {"compile": True, "precision": "float32"})):
+        here = replace(request, out=tmp_path / out, reverse=False)
+        answer_all(divide(fcfg.load(tiny_folder), here, **how))
+    answers = [
+        [row["counterfactual"] for row in rows_of(tmp_path / out)] for out in ("plain", "fast")
+    ]
+    assert answers[0] == answers[1]
 
 
 # Workers ----------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -193,8 +195,11 @@ def test_torchrun_starts_two_processes_again_if_one_is_killed_and_they_take_the_
     file, part = tiny_file(tmp_path, run=run, model={"steps": 120}), ("--part", "diffusion")
     words = ["--max-restarts", "1", "-m", "fcfg", "train", str(file), *part, "--out"]
     whole, again = tmp_path / "whole", tmp_path / "again"
-    subprocess.run(torchrun(*words, str(whole)), capture_output=True, check=True)
-    with subprocess.Popen(torchrun(*words, str(again)), stderr=subprocess.PIPE) as agent:
+    # Otherwise processes that start again may read where the old ones listened: pytorch#135712.
+    environment = {**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    how: dict[str, Any] = {"env": environment, "stderr": subprocess.PIPE}
+    subprocess.run(torchrun(*words, str(whole)), check=True, **how)
+    with subprocess.Popen(torchrun(*words, str(again)), **how) as agent:
         while not list(again.glob("training/**/step-*.safetensors")):
             assert agent.poll() is None
             time.sleep(0.01)
@@ -221,6 +226,13 @@ def test_a_process_trains_in_one_way_only_and_batches_divide_among_several(tmp_p
     with refused("run.precision and run.device", "float32 on cpu", "bf16 on cpu", "fcfg train"):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
+def test_weights_in_shards_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint is written by one process, which has all of them."""
+    monkeypatch.setenv(name, "true")
+    refused(name, "data parallelism", "accumulate").by(accelerator_for, tiny().run)
 
 
 def test_a_validation_loss_is_the_mean_over_images_whatever_their_batches() -> None:

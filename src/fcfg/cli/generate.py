@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fcfg.cli.computing import Computing, check_sampled, computing_by
 from fcfg.cli.options import Given, options_of, with_options
@@ -72,7 +72,7 @@ def generate(
     from fcfg.sampling import as_sampling
 
     guidance = request.pop("guidance", None)
-    given = {"engine": engine, "address": address, "chunk": chunk, "form": form}
+    given: Given = {"engine": engine, "address": address, "chunk": chunk, "form": form}
     given = {name: value for name, value in given.items() if value is not None}
     if given or any(map(is_packed, images)):
         asked = Request(images, guidance=guidance, model=model, **request)
@@ -124,7 +124,7 @@ def _in_chunks(
     engine = "dask" if address and not engine else engine
     elsewhere = engine and computing.device == "cuda"  # which this machine may not have
     device, part = "cuda" if elsewhere else computing.target, computing.part
-    model, given = load(asked.model), asked.guidance
+    model, given = load(asked.model), cast("str | None", asked.guidance)
     check_sampled(model, anchor=asked.anchor)
     targets, setting = together(
         lambda: parse_do(do, model.space),

@@ -163,7 +163,7 @@ def _samples(tar: tarfile.TarFile) -> Iterator[list[tarfile.TarInfo]]:
 
     def files() -> Iterator[tarfile.TarInfo]:
         while (info := tar.next()) is not None:
-            tar.members = []  # or it would keep the headers of all files
+            tar.__dict__["members"] = []  # or it would keep the headers of all files
             if info.isfile():
                 yield info
 

@@ -33,9 +33,17 @@ from fcfg.generation.record import describe
 from fcfg.generation.request import CheckedRequest, Request
 from fcfg.generation.results import Result
 from fcfg.generation.run import checked_plan, loop_over, results_in
-from fcfg.model import AUTO, AnyModel, Plan, load, model_pixels
+from fcfg.model import AUTO, AnyModel, Plan, Preparation, load, model_pixels
 from fcfg.storage import shipped
-from fcfg.support.errors import InputError, check_among, check_integer, optional, quoted, together
+from fcfg.support.errors import (
+    InputError,
+    check_among,
+    check_integer,
+    optional,
+    quoted,
+    short,
+    together,
+)
 from fcfg.support.files import remove_unfinished, single_writer, write_atomically
 from fcfg.support.hashing import digest_of, hex_digest
 from fcfg.support.images import to_pictures, to_png
@@ -100,10 +108,8 @@ class Errand:
         self, model: AnyModel, pictures: Sequence[Picture], table: Table
     ) -> list[tuple[Image.Image, Result]]:
         request, paths = self.request, [picture.path for picture in pictures]
-        images, factual = (
-            torch.stack([each.image for each in pictures]),
-            Factual(table, "given", ""),
-        )
+        images = torch.stack([each.image for each in pictures])
+        factual = Factual(table, "given", "")
         if not table:
             reading = model.read(images) if request.attributes == AUTO else None
             factual = find_attributes(request.attributes, model.space, paths, reading)
@@ -126,10 +132,8 @@ def _model(name: str, device: str, precision: str, compiled: int, digest: str) -
     if device == "cuda" and not torch.cuda.is_available():
         expected, do = "a GPU where the worker is", "start workers where one is, or --device cpu"
         raise InputError("device", expected=expected, got="none", do=do)
-    model = model.to(device)
-    if compiled:
-        return model.prepare(precision, compile=True, batch_size=compiled)
-    return model.prepare(precision)
+    how: Preparation = {"compile": True, "batch_size": compiled} if compiled else {}
+    return model.to(device).prepare(precision, **how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,12 +195,13 @@ def divide(
         compile: Whether each worker compiles the network first.
     """
     given, digests = request.attributes, list[str]()
+    is_table = str(given).lower().endswith(".csv")
     if request.overwrite:
         expected, do = "none with parts, which are never replaced", "remove the folder first"
         raise InputError("--overwrite", expected=expected, got="it", do=do)
 
     def find_table(paths: Sequence[Path]) -> Table:
-        if not str(given).lower().endswith(".csv"):
+        if not is_table:
             return {}
         found = find_attributes(given, model.space, paths, None, renamed_columns(model))
         digests.append(hex_digest(Path(str(given)).read_bytes()))
@@ -209,6 +214,10 @@ def divide(
         lambda: check_integer("--chunk", chunk, 1, 10**6, do="256 is the default"),
         lambda: find_chunks([*map(Path, request.files)], max(chunk, 1), find_table),
     )
+    if not isinstance(given, str | os.PathLike) or (is_table and not digests):
+        expected = "a table in a file, for a folder of pictures; else pairs, or 'auto'"
+        do = "put the attributes into columns of the Parquet files, or into the tars"
+        raise InputError("attributes", expected=expected, got=short(given), do=do)
     is_path = request.model not in shipped() and not request.model.startswith("hf://")
     own = replace(
         request,
@@ -230,7 +239,9 @@ def divide(
     manifest |= {"batch_size": own.batch_size, "inputs": hex_digest("".join(map(repr, chunks)))}
     division = Division(errand, chunks, manifest, plan)
     division.check()
-    errand.read(model, chunks[0])  # where what is wrong with all of them is wrong, too
+    _, _, table = errand.read(model, chunks[0])  # what is wrong with all is wrong with it, too
+    if not table and (own.attributes != AUTO or model.judge is None):
+        find_attributes(own.attributes, model.space, [], None)
     return division
 
 

@@ -5,6 +5,7 @@ Nothing is written, and all but the time is found on meta tensors, without memor
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -38,6 +39,11 @@ _FEWEST = 100  # steps of a first look
 def accelerator_for(run: Run) -> Accelerator:
     """Return an accelerator: placement, data parallelism and autocast."""
     own_gpu()  # raises where there are more processes than GPUs
+    for name in ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"):
+        if os.environ.get(name, "").lower() == "true":  # one process could not write a checkpoint
+            expected, do = "data parallelism: whole weights in every process", "unset it"
+            do += ", and raise accumulate if memory runs out"
+            raise InputError(name, expected=expected, got="true", do=do)
     on_gpu = torch.cuda.is_available() and run.device == "auto"
     bf16 = run.precision == "bf16" or (run.precision == "auto" and on_gpu)
     autocast, device = "bf16" if bf16 else "no", "cuda" if on_gpu else "cpu"
