@@ -151,7 +151,7 @@ def test_each_form_holds_the_same_answers(tiny_folder: Path, inputs: Path, tmp_p
     assert shown["parquet"] == shown["tar"] == shown["pictures"]
     assert list(shown["tar"]) == list(shown["parquet"])
     # What was written can be asked again: a tar of answers is one of samples.
-    again = find_chunks([tmp_path / "tar"], 100, lambda _: {})
+    again = find_chunks([tmp_path / "tar"], 100, lambda *_: {})
     assert [chunk.count for chunk in again] == [4, 4, 2, 4, 4, 2, 1]
 
 
@@ -241,8 +241,9 @@ def test_inputs_that_are_none_are_refused_before_anything_is_written(
     bad = {"image": [png(0)], "age": [1.0], "smiling": [2], "hair": ["red"]}
     parquet.write_table(arrow.table(bad), where)
     refuse("attribute 'smiling'")
-    monkeypatch.setattr(chunks, "_LARGEST", 100)
-    refuse(where, "row groups of at most 100 bytes", "row_group_size=1000")
+    with monkeypatch.context() as patch:
+        patch.setattr(chunks, "_LARGEST", 100)
+        refuse(where, "row groups of at most 100 bytes", "row_group_size=1000")
     (tmp_path / "x.tar").write_text("no tar")
     refuse(str(tmp_path / "x.tar"), "a tar that is not compressed", file="x.tar")
     for name, data in (("a.json", b"{}"), ("a.png", b"x"), ("a.json", b"[3]")):
@@ -254,7 +255,10 @@ def test_inputs_that_are_none_are_refused_before_anything_is_written(
     (tmp_path / "none").mkdir()
     mixed = draw(tmp_path / "mixed", ["a.png"])[0]
     (tmp_path / "mixed" / "b.tar").write_bytes(b"")
-    for file in ("none", "mixed", str(mixed), "gone.tar"):
+    parquet.write_table(
+        arrow.table({"image": arrow.array([], arrow.binary())}), tmp_path / "no.parquet"
+    )
+    for file in ("none", "mixed", str(mixed), "gone.tar", "no.parquet"):
         refuse("images", "one folder of pictures", file=file)
     tar, table = str(inputs / "faces.tar"), str(inputs / "labels.csv")
     for given in (table, {"age": [1.0]}):

@@ -53,43 +53,37 @@ def is_packed(path: Path) -> bool:
 
 
 def find_chunks(
-    paths: Sequence[Path], size: int, find_table: Callable[[Sequence[Path]], Table]
+    paths: Sequence[Path], size: int, find_table: Callable[[Path, Sequence[str]], Table]
 ) -> list[Chunk]:
     """Return the chunks of a folder of pictures, or of Parquet files or tars, in order.
 
-    Args:
-        paths: The folder, or files.
-        size: Largest number of pictures in a chunk.
-        find_table: What returns the attributes of files, if a table was given.
+    ``size`` is the largest number of pictures in one, and ``find_table`` returns the attributes of
+    the pictures of a folder, if there is a table of them.
     """
-    folder = Path(os.path.abspath(paths[0])) if len(paths) == 1 else Path()
-    if len(paths) == 1 and folder.is_dir():
-        seen = [
-            each for each in os.scandir(folder) if each.name.lower().endswith(SUFFIXES + PACKED)
-        ]
-        names = sorted(each.name for each in seen if each.name[0] != "." and each.is_file())
-        files, kinds = [folder / name for name in names], {_kind(name) for name in names}
-        if kinds == {""}:
-            table, starts = find_table(files), range(0, len(names), size)
-            own = [{k: column[at : at + size] for k, column in table.items()} for at in starts]
-            parts = [names[at : at + size] for at in starts]
-            found = zip(parts, own, strict=True)
-            return [Chunk("", folder, len(part), (), part, rows) for part, rows in found]
-    else:
-        files, kinds = (
-            [Path(os.path.abspath(path)) for path in paths],
-            {*map(_kind, map(str, paths))},
-        )
-    if len(kinds) != 1 or kinds == {""} or not all(map(os.path.isfile, files)):
-        expected = "one folder of pictures, or Parquet files, or tars"
-        got, do = listed([str(path) for path in paths]), "check the paths, or ask twice"
-        raise InputError("images", expected=expected, got=got, do=do)
-    cut = _of_parquet if kinds == {".parquet"} else _of_tar
-    return [chunk for path in files for chunk in cut(path, size)]
+    folder, found = Path(os.path.abspath(paths[0] if paths else "")), list[Chunk]()
+    is_folder = len(paths) == 1 and folder.is_dir()
+    names = _names(folder) if is_folder else [os.path.abspath(path) for path in paths]
+    kinds = {Path(name).suffix if name.endswith(PACKED) else "" for name in names}
+    if is_folder and kinds == {""}:
+        table = find_table(folder, names)
+        for part in (slice(at, at + size) for at in range(0, len(names), size)):
+            own = {name: column[part] for name, column in table.items()}
+            found.append(Chunk("", folder, len(names[part]), (), names[part], own))
+    elif (
+        len(kinds) == 1 and kinds != {""} and all(os.path.isfile(folder / name) for name in names)
+    ):
+        cut = _of_parquet if kinds == {".parquet"} else _of_tar
+        found = [chunk for name in names for chunk in cut(folder / name, size)]
+    if found:
+        return found
+    expected, got = "one folder of pictures, or Parquet files, or tars", listed([*map(str, paths)])
+    raise InputError("images", expected=expected, got=got, do="check the paths, or ask twice")
 
 
-def _kind(name: str) -> str:
-    return Path(name).suffix if name.endswith(PACKED) else ""
+def _names(folder: Path) -> list[str]:
+    """Return the names of the files in a folder that may be inputs, sorted."""
+    seen = (each for each in os.scandir(folder) if each.name[0] != "." and each.is_file())
+    return sorted(each.name for each in seen if each.name.lower().endswith(SUFFIXES + PACKED))
 
 
 def _of_parquet(path: Path, size: int) -> Iterator[Chunk]:

@@ -200,9 +200,10 @@ def divide(
         expected, do = "none with parts, which are never replaced", "remove the folder first"
         raise InputError("--overwrite", expected=expected, got="it", do=do)
 
-    def find_table(paths: Sequence[Path]) -> Table:
+    def find_table(folder: Path, names: Sequence[str]) -> Table:
         if not is_table:
             return {}
+        paths = [folder / name for name in names]
         found = find_attributes(given, model.space, paths, None, renamed_columns(model))
         digests.append(hex_digest(Path(str(given)).read_bytes()))
         return found.attributes
