@@ -155,6 +155,7 @@ def test_each_form_holds_the_same_answers(tiny_folder: Path, inputs: Path, tmp_p
     assert [chunk.count for chunk in again] == [4, 4, 2, 4, 4, 2, 1]
 
 
+@pytest.mark.promise("A run over chunks that is killed goes on, and computes no whole part again")
 def test_a_run_goes_on_where_it_was_killed_and_computes_nothing_again(
     tiny_folder: Path, inputs: Path, tmp_path: Path
 ) -> None:
@@ -330,6 +331,9 @@ def cluster(count: int) -> Iterator[tuple[str, Callable[[], int]]]:
         yield workers.scheduler_address, kill
 
 
+@pytest.mark.promise(
+    "A worker that is lost costs a chunk: each picture is answered once, byte for byte"
+)
 @pytest.mark.filterwarnings("ignore")  # of other people's libraries
 def test_two_workers_answer_as_one_process_though_one_is_killed(
     tiny_folder: Path, inputs: Path, tmp_path: Path
