@@ -6,13 +6,14 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
 Files = dict[str, bytes]
+Reply = tuple[int, dict[str, str], bytes]  # status, headers and body
 
 
 class Hub(ThreadingHTTPServer):
@@ -26,6 +27,7 @@ class Hub(ThreadingHTTPServer):
         self.branches: dict[str, dict[str, str]] = {}  # digest of the newest commit
         self.closed: set[str] = set()  #: repositories that nobody may write to
         self.asked: list[str] = []
+        self.distort: Callable[[int, dict[str, str], bytes], Reply] = lambda *whole: whole
 
     @property
     def address(self) -> str:
@@ -116,8 +118,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.reply(json.dumps(values).encode())
 
     def reply(self, data: bytes, more: dict[str, str] | None = None, status: int = 200) -> None:
+        status, more, data = self.server.distort(status, more or {}, data)
         self.send_response(status)
-        for name, value in {"Content-Length": str(len(data)), **(more or {})}.items():
+        for name, value in {"Content-Length": str(len(data)), **more}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

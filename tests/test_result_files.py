@@ -75,6 +75,10 @@ LINES: dict[str, tuple[Callable[[list[JSON]], list[Any]], str]] = {
     "no attributes": (headed(attributes={"a": 1}), "line 1, attributes"),
     "an attribute": (headed(attributes={"a": {"kind": "x"}}), "line 1, attribute 'a', kind"),
     "a graph": (headed(graph={"male": []}), "line 1, graph"),
+    "a graph of lists": (headed(graph={"male": [["sex"]]}), "line 1, graph"),
+    "a model that is a text": (headed(model="x"), "line 1, model"),
+    "metrics that are a list": (headed(metrics=[]), "line 1, metrics"),
+    "steps that are a text": (headed(steps="9"), "line 1, steps"),
     "another run": (lambda lines: [*lines, lines[0] | {"seed": 7}], "results"),
 }
 
@@ -90,10 +94,10 @@ LONG = "a title that says much " * 5
 
 def test_another_run_is_told_by_where_it_differs(run, tmp_path) -> None:
     """A part, an item, fewer items, or the end of a text."""
-    about = {"title": f"{LONG}old", "model": {"name": "m", "about": LONG, "digest": 1}}
+    about = {"title": f"{LONG}old", "model": {"name": "m", "about": LONG, "digest": "1"}}
     first = lines_of(run)[0] | about
     for change, *fragments in (
-        ({"model": first["model"] | {"digest": 2}}, "(model.digest: 1)", "(model.digest: 2)"),
+        ({"model": first["model"] | {"digest": "2"}}, '(model.digest: "1")', 'digest: "2")'),
         ({"images": [*first["images"][:1], "new"]}, '(images.1: "s', '(images.1: "new")'),
         ({"images": first["images"][:1]}, "(length of images: 2)", "(length of images: 1)"),
         ({"title": f"{LONG}new"}, "(title: ...", "much old", "much new"),

@@ -22,7 +22,7 @@ import typer
 from typer.main import get_command
 
 from fcfg.cli.streams import usable_streams
-from fcfg.support.errors import InputError, check_among
+from fcfg.support.errors import InputError, check_among, one_line
 from fcfg.version import __version__
 
 # Summaries for the list of commands; the full help of each is in its module.
@@ -161,7 +161,7 @@ def _help(function: Callable[..., Any] | None) -> str:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"fcfg: warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"fcfg: warning: {one_line(message)}", file=sys.stderr)
 
 
 def _command_name(words: Sequence[str]) -> str:
@@ -173,6 +173,6 @@ def _command_name(words: Sequence[str]) -> str:
 def _usage(error: typer.BadParameter, name: str) -> str:
     """Return a usage error of Click in one line."""
     path = error.ctx.command_path if error.ctx is not None else name
-    message = " ".join(error.format_message().split()).rstrip(".")
+    message = one_line(error.format_message()).rstrip(".")
     stop = "" if message.endswith("?") else ";"
     return f"{path}: {message[:1].lower()}{message[1:]}{stop} see '{path} --help'."

@@ -84,14 +84,29 @@ def _line(fields: Mapping[str, Any], **optional: Any) -> type[BaseModel]:
     return _object(fields, _LINE, **optional)
 
 
+_MODEL = _line({"name": str, "digest": str}, traits=JSON, defaults=JSON, parameters=int)
 _HEADER = _line(
     {
         "experiment": str,
         "images": Annotated[list[str], AfterValidator(_different)],
         "attributes": dict[str, dict[str, Any]],
-        "graph": dict[str, list[Any]],
+        "graph": dict[str, list[str]],
         "questions": list[_Pair],
-    }
+        "model": _MODEL,
+        "data": JSON,
+        "steps": int,
+        "solver": str,
+        "seed": int,
+        "metrics": dict[str, _line({}, missing=str) | None],
+        "reverse": bool,
+        "commit": str | None,
+        "environment": dict[str, Any],
+    },
+    grid=str,
+    continuous=str,
+    cycles=int,
+    drawn_sampling=str,
+    threshold=_Number,
 )
 _DISTANCES = _object({"mae": _MAE, "lpips": _Amount | None})
 

@@ -5,6 +5,7 @@ The only place at which the package uses a network, and only if such a name is g
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Generator
@@ -22,6 +23,7 @@ PREFIX = "hf://"
 CARD = "README.md"
 #: What a folder of a model may hold. Anything else on the hub is not fetched.
 _FILES = ("*.json", "*.safetensors", "*.md", "*.png", "*.webp", "*.svg", "samples/*")
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 _NAME = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 
 
@@ -108,9 +110,12 @@ def _told(name: HubName) -> Generator[None]:
     except errors.HfHubHTTPError as error:
         got = f"a refusal: {' '.join(str(error).split())[:200]}"
         raise InputError(f"model {name}", expected=expected, got=got, do=wrong) from error
-    except (OSError, of_its_client) as error:
-        if getattr(error, "errno", None) is not None:  # of the disk
+    except Exception as error:  # its client raises many kinds for answers that make no sense
+        number = getattr(error, "errno", None)
+        if number in _OF_THE_DISK:
             raise
-        got = "no connection to the hub, and no copy of it in the cache"
-        do = "connect to the network, or name a folder"
+        got, do = f"an answer that makes no sense ({type(error).__name__})", "check HF_ENDPOINT"
+        if number is None and isinstance(error, OSError | of_its_client):
+            got = "no connection to the hub, and no copy of it in the cache"
+            do = "connect to the network, or name a folder"
         raise InputError(f"model {name}", expected=expected, got=got, do=do) from error

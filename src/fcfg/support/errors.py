@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 _MOST = 5  # faults told at once
+_LONGEST = 1000  # characters of a part of a message
 
 
 class InputError(ValueError):
@@ -28,8 +29,9 @@ class InputError(ValueError):
 
     def __init__(self, subject: str, *, expected: str, got: object, do: str) -> None:
         self.subject, self.expected, self.got, self.do = subject, expected, got, do
-        message = f"{subject}: expected {expected}, got {got}; {do}"
-        self.sentence = " ".join(message.split()) + ("" if do.endswith("?") else ".")
+        parts = [one_line(part) for part in (subject, expected, got, do)]
+        stop = "" if do.endswith("?") else "."
+        self.sentence = "{}: expected {}, got {}; {}".format(*parts).rstrip() + stop
         super().__init__(self.sentence)
         self.others: list[InputError] = []  #: found together with this one
 
@@ -40,6 +42,18 @@ class InputError(ValueError):
     def about(self, subject: str, do: str) -> InputError:
         """Return the same error with another subject and advice."""
         return InputError(subject, expected=self.expected, got=self.got, do=do)
+
+
+def one_line(text: object) -> str:
+    r"""Return a text as one line of bounded length, which no terminal takes for a command.
+
+    >>> one_line("a\n b \x1b[2J"), len(one_line("x" * 10**6))
+    ('a b \\x1b[2J', 1000)
+    """
+    line = " ".join(str(text).split())
+    if len(line) > _LONGEST:
+        line = f"{line[: _LONGEST // 2 - 1]}…{line[-_LONGEST // 2 :]}"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 def together(*checks: Callable[[], Any]) -> list[Any]:

@@ -129,8 +129,9 @@ def _columns(
     header = next(rows, [])
     _check_header(path, header)
     names = header if wanted is None else list(wanted)
-    check_columns(str(path), names, header)
-    columns = {name: (header.index(name), list[str]()) for name in names}
+    places = {name: place for place, name in enumerate(header)}
+    check_columns(str(path), names, places)
+    columns = {name: (places[name], list[str]()) for name in names}
     cells = 0
     for line, row in enumerate(rows, start=2):
         if not row:  # an empty line, as editors leave at the end
