@@ -77,8 +77,22 @@ class Door:
         return [self.name, *(f"{n:,}" for n in (sum(kinds), *kinds)), f"{self.slowest:.1f}"]
 
 
+def write(path: Path, new: list[str]) -> None:
+    """Write the row of a door into the table, beside those of other doors, and the sums."""
+    rows = {name: [name] for name in DOORS}
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            rows |= {row[0]: row for row in csv.reader(file) if row[0] in DOORS}
+    found = [row for row in (rows | {new[0]: new}).values() if row[1:]]
+    sums = [sum(int(row[k].replace(",", "")) for row in found) for k in range(1, 6)]
+    slowest = max((row[6] for row in found), key=float)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        every = ["all", *(f"{n:,}" for n in sums), slowest]
+        csv.writer(file, lineterminator="\n").writerows([_HEADS, *found, every])
+
+
 def main() -> int:
-    """Try all inputs, print, and write the table."""
+    """Try all inputs, print, and write the table; other doors than those asked for stay in it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--doors", default=",".join(DOORS))
@@ -91,22 +105,17 @@ def main() -> int:
         pass
     else:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.RLIM_INFINITY))
-    rows, failed = [list(_HEADS)], 0
+    failed = 0
     with TemporaryDirectory() as folder, open_doors(Path(folder)) as meet:
         for name in options.doors.split(","):
             door, left = Door(name, meet), DOORS[name][1] * options.inputs // 100_000
             for number, begin in enumerate(range(0, left, _CHUNK)):
                 door.search(number, min(_CHUNK, left - begin))
-            rows.append(door.row())
+            write(options.out, door.row())
             failed += door.found["failures"]
-            print(*rows[-1], f"{time.process_time():.0f} s of CPU so far", flush=True)
+            print(*door.row(), f"{time.process_time():.0f} s of CPU so far", flush=True)
             for place, (hostile, told) in door.failures.items():
                 print("  ", place, told, hostile, flush=True)
-    sums = [sum(int(row[column].replace(",", "")) for row in rows[1:]) for column in range(1, 6)]
-    slowest = max(float(row[6]) for row in rows[1:])
-    rows.append(["all", *(f"{n:,}" for n in sums), f"{slowest:.1f}"])
-    with options.out.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
     return 1 if failed else 0
 
 

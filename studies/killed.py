@@ -41,7 +41,8 @@ TABLE = ROOT / "studies/results/tables/killed.csv"
 COMMANDS = {
     "train": "train tiny.yaml --out OUT --set model.steps=28 --set run.checkpoint_steps=3",
     "generate": "generate model many --do smiling=flip --sampling 6 --batch-size 6 --out OUT",
-    "evaluate": "evaluate model asked.yaml --images 12 --batch-size 8 --out OUT --cache OUT-kept",
+    "evaluate": "evaluate model asked.yaml --images 12 --batch-size 8 --no-report"
+    " --out OUT --cache OUT-kept",
     "calibrate": "calibrate model --images 8 --weights 1,2 --sampling 2 --out OUT"
     " --cache OUT-kept",
     "diagnose": "diagnose model --images 64 --noised 32 --out OUT",

@@ -1,10 +1,13 @@
 """Measure the studio: its start, the answers of one visitor, and many visitors at once.
 
     python studies/load_studio.py --visitors 200 --seconds 60 --out studio.json
+    python studies/load_studio.py --visitors 200 --attackers 20 --seconds 600
 
 Starts ``fcfg studio portraits`` on this machine. One visitor moves a slider; then many visitors
 ask at once. Of their questions one in ten is new and the others come from a small pool; one in
-twenty is given up midway, and one in twenty is about an upload.
+twenty is given up midway, and one in twenty is about an upload. Attackers come from other
+addresses of this machine. They send what is no HTTP, half a request, broken pictures, and
+questions that make no sense, as fast as they are answered.
 """
 
 from __future__ import annotations
@@ -39,9 +42,13 @@ class Seen:
     given_up: int = 0
 
 
-async def request(port: int, method: str, path: str, body: bytes = b"") -> Any:
+async def request(
+    port: int, method: str, path: str, body: bytes = b"", source: str = "127.0.0.1"
+) -> Any:
     """Send a request; return reader, writer and status."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, limit=2**22, local_addr=(source, 0)
+    )
     head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     status = int((await reader.readline()).split()[1])
@@ -113,6 +120,33 @@ async def visitor(number: int, port: int, samples: list[Any], end: float, seen: 
             seen.errors.append(f"{type(error).__name__}: {error}")
 
 
+async def attacker(number: int, port: int, end: float, met: Counter[str]) -> None:
+    """Attack in one way after the other, and count what comes back."""
+    random, source = Random(number), f"127.0.0.{2 + number}"
+    while time.monotonic() < end:
+        try:
+            kind = random.choice(("no HTTP", "half", "picture", "question", "question"))
+            if kind in ("picture", "question"):
+                noise = random.randbytes(random.randrange(1, 60_000))
+                body = b"\x89PNG\r\n\x1a\n" + noise if kind == "picture" else noise[:200]
+                if random.random() < 0.5 and kind == "question":
+                    body = b'{"image": "s0", "do": ' + b"[" * 5000
+                path = "/api/images" if kind == "picture" else "/api/answer"
+                _, writer, status = await request(port, "POST", path, body, source)
+                met[f"refused ({status})" if status < 500 else f"answered {status}"] += 1
+            else:
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", port, local_addr=(source, 0)
+                )
+                sent = random.randbytes(500) if kind == "no HTTP" else b"GET / HTTP/1.1\r\nX: "
+                writer.write(sent)
+                await reader.read()  # until it is refused or closed
+                met["closed"] += 1
+            writer.close()
+        except (OSError, ValueError, IndexError):
+            met["closed"] += 1
+
+
 def memory(pid: int) -> float:
     """Resident memory of a process, in MB."""
     text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
@@ -152,10 +186,11 @@ async def slider(port: int, pid: int, sample: dict[str, Any], moves: int) -> dic
 
 
 async def crowd(
-    port: int, pid: int, samples: list[Any], visitors: int, seconds: float
+    port: int, pid: int, samples: list[Any], visitors: int, seconds: float, attackers: int
 ) -> dict[str, Any]:
-    """Many visitors at once."""
+    """Many visitors at once, among attackers."""
     seen, before, end = Seen(), memory(pid), time.monotonic() + seconds
+    met = Counter[str]()
     half: list[float] = []
 
     async def watch() -> None:
@@ -163,12 +198,14 @@ async def crowd(
         half.append(memory(pid))
 
     work = [visitor(number, port, samples, end, seen) for number in range(visitors)]
+    work += [attacker(number, port, end, met) for number in range(attackers)]
     await asyncio.gather(watch(), *work)
     turns = sorted(seen.turns[number] for number in range(visitors))
     ordered = sorted(seen.seconds)
     return {
         "visitors": visitors,
         "seconds": seconds,
+        "attacks": dict(met),
         "answers": len(ordered),
         "given_up": seen.given_up,
         "errors": len(seen.errors),
@@ -177,6 +214,7 @@ async def crowd(
         "latency": {
             "median": round(statistics.median(ordered), 2),
             "p95": round(ordered[int(0.95 * (len(ordered) - 1))], 2),
+            "p99": round(ordered[int(0.99 * (len(ordered) - 1))], 2),
             "max": round(ordered[-1], 2),
         },
         "memory_mb": {"before": before, "half": half[0], "after": memory(pid)},
@@ -188,6 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--visitors", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--attackers", type=int, default=0)
     parser.add_argument("--moves", type=int, default=8)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -210,8 +249,9 @@ def main() -> None:
             result["one_visitor"] = asyncio.run(
                 slider(port, process.pid, samples[0], options.moves)
             )
-            many = crowd(port, process.pid, samples, options.visitors, options.seconds)
-            result["many_visitors"] = asyncio.run(many)
+            size = options.visitors, options.seconds, options.attackers
+            result["many_visitors"] = asyncio.run(crowd(port, process.pid, samples, *size))
+            result["load_average_after"] = round(os.getloadavg()[0], 1)
             process.send_signal(signal.SIGINT)
             result["exit_code"] = process.wait(timeout=30)
         finally:

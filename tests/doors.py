@@ -307,15 +307,15 @@ def _reheaded(data: bytes, given: Given) -> bytes:
 #: Doors, with the number of inputs of each in the tests, and among 100,000.
 DOORS = {
     "arguments": (50, 2_000),
-    "configurations": (50, 6_000),
-    "experiments": (50, 6_000),
-    "tables": (70, 25_000),
-    "pictures": (80, 25_000),
-    "volumes": (50, 12_000),
-    "folders": (30, 2_500),
-    "results": (50, 6_000),
-    "studio": (60, 15_000),
-    "hub": (20, 500),
+    "configurations": (50, 3_000),
+    "experiments": (50, 3_000),
+    "tables": (70, 28_000),
+    "pictures": (80, 32_000),
+    "volumes": (50, 14_000),
+    "folders": (30, 1_500),
+    "results": (50, 3_000),
+    "studio": (60, 13_200),
+    "hub": (20, 300),
 }
 
 

@@ -31,8 +31,19 @@ LONGEST = 5000  #: characters of a refusal
 TEXTS = (
     *("", " ", "\0", "\n", "\r\n", "\x1b]0;x\x07", "\u202eabc", "\u2028", "\ud800", "\ufeff"),
     *("é" * 300, "x" * 70_000, "9" * 5000, "-1", "0", "1", "1e999", "nan", "-inf", "0x10", "1_0"),
-    *("../../x", "/dev/zero", "/dev/full", "/dev/stdin", "/nonexistent/x", ".", "~", "con", "*"),
-    *("=", ";", ",", ":", "+", "%", "{}", "[" * 3000, "&a [*a]", "'", '"', "\\", "$HOME", "--"),
+    *(
+        "../../x",
+        "/dev/zero",
+        "/dev/full",
+        "/dev/stdin",
+        "/nonexistent/x",
+        ".",
+        "~",
+        "~nobody/x",
+        "con",
+        "*",
+    ),
+    *("con", "*", "=", ";", ",", ":", "+", "%", "{}", "[" * 3000, "&a [*a]", "'", '"', "\\", "--"),
     *("hf://a/b", "hf://me/tiny@../x", "!!python/object/apply:os.system [ls]", "true", "null"),
     *(
         "portraits",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,18 @@ def test_the_cache_lies_where_it_is_wanted_or_can_be_written(tmp_path: Path, mon
     (blocked / ".fcfg-cache").write_text("a file where the folder would be")
     assert cache_folder(blocked) == tmp_path / "home" / "fcfg"
     refused("data, cache", "can be written").by(cache_folder, data, blocked / ".fcfg-cache")
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows knows the home of every user")
+def test_a_user_without_a_home_needs_none(tmp_path: Path, monkeypatch) -> None:
+    """As in a container that runs by a number."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 2)
+    assert cache_folder(tmp_path) == tmp_path / ".fcfg-cache"
+    refused("data, cache", "can be written").by(cache_folder, None)
+    assert not (tmp_path / "~").exists()
 
 
 def test_bad_images_are_all_named_and_left_out_only_when_asked(tmp_path: Path) -> None:

@@ -8,13 +8,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from doors import DOORS, open_doors
+from face_folder import faces
+from fcfg.cli import main
+from fcfg.datasets.check import check_folder
 from fcfg.support.errors import InputError
+from fcfg.training import train
 from hostile import GIVEN, Broken, Given, Outcome, check_line, limited, outcome
+from runs import same, tiny
+from tiny import ask, draw, tiny_pipeline
 
 Meet = Callable[[str, Given], Outcome]
 
@@ -63,3 +71,44 @@ def test_the_law_is_broken_by_errors_by_lines_and_by_time(meet: Meet) -> None:
         check_line("a\nb")
     with pytest.raises(KeyboardInterrupt), limited(0.05):
         time.sleep(60)
+
+
+@pytest.mark.promise("Hostile input is refused in one line, and no file of yours is changed")
+def test_a_table_of_very_many_columns_takes_no_very_long_time(tmp_path: Path) -> None:
+    faces(tmp_path, 4, **{f"c{number}": ["0", "1", "0", "1"] for number in range(30_000)})
+    assert outcome(lambda: check_folder(tmp_path).ok and None) == "accepted"
+
+
+READ_ONLY = {
+    "generate": "generate model a.png --do smiling=1 --sampling 1",
+    "evaluate": "evaluate model asked.yaml --sampling 1",
+    "calibrate": "calibrate model --images 4 --weights 1,2",
+    "diagnose": "diagnose model --images 4 --noised 2",
+    "report": "report results.jsonl",
+    "train": "train tiny.yaml",
+    "data": "data check faces",
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="root may write anywhere here")
+@pytest.mark.parametrize("command", READ_ONLY)
+def test_a_folder_that_takes_no_file_is_refused_in_a_line(
+    command: str, meet: Meet, capsys
+) -> None:
+    """Even if it is root who asks."""
+    capsys.readouterr()
+    assert main([*READ_ONLY[command].split(), "--out", "/proc/nothing/here"]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fcfg")]
+    assert len(lines) == 1
+    assert "/proc/nothing" in lines[0]
+
+
+def test_a_clock_that_goes_back_changes_nothing(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count(10**9, -1000)
+    monkeypatch.setattr(time, "time", lambda: float(next(clock)))
+    assert same(train(tiny(), tmp_path / "run"), finished)
+    pictures = draw(tmp_path, ["a.png", "b.png"])
+    one, again = (ask(tiny_pipeline(), pictures, tmp_path / "out") for _ in range(2))
+    assert one == again

@@ -121,6 +121,26 @@ def test_what_the_hub_does_not_have_is_refused(hub: Hub) -> None:
         fcfg.load("hf://you/words")
 
 
+NONSENSE = {
+    "no text": lambda status, headers, data: (status, headers, b"\xff" + data),
+    "no JSON": lambda status, headers, data: (status, headers, b"[" + data),
+    "a list": lambda status, headers, data: (status, headers, b"[]"),
+    "a name of a file that none has": lambda status, headers, data: (
+        status,
+        {name: value * 100 if name == "ETag" else value for name, value in headers.items()},
+        data,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NONSENSE)
+def test_answers_of_a_hub_that_make_no_sense_are_refused(kind: str, hub: Hub) -> None:
+    tiny_pipeline().push_to_hub("hf://me/tiny")
+    hub.distort = NONSENSE[kind]
+    with refused("model hf://me/tiny", "a model on the hub"):
+        fcfg.load("hf://me/tiny")
+
+
 def test_a_card_says_what_the_model_is_and_what_was_measured(hub: Hub, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text(

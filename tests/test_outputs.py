@@ -77,6 +77,8 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
         refused(f"out {out}", "a folder that can be written", "the file").by(ours(out).check, ())
+    for out in (tmp_path / ("x" * 300), tmp_path / "a\0b"):  # before any work
+        refused("out", "a folder that can be written").by(ours(out).check, ())
     with refused("out /proc/nothing/here", "a folder that can be written"):
         make_folder(Path("/proc/nothing/here"))
 

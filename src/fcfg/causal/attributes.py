@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -319,7 +320,7 @@ class AttributeSpace:
         kinds = "a Binary, Categorical or Continuous"
         for attribute in self.attributes:
             check_is("attribute space", attribute, AbstractAttribute, kinds)
-        repeated = sorted({name for name in self.names if self.names.count(name) > 1})
+        repeated = sorted(name for name, count in Counter(self.names).items() if count > 1)
         if repeated or not self.attributes:
             expected = "at least one attribute, every name once"
             got = f"{quoted(repeated)} more than once" if repeated else "none"

@@ -63,8 +63,9 @@ _Cached: TypeAlias = tuple[UInt8[np.ndarray, "example channel *size"], dict[str,
 def cache_folder(root: Path | None, folder: Path | None = None) -> Path:
     """Return a writable folder for caches: the one of the user, or one for the data set."""
     own = [] if root is None else [root / ".fcfg-cache"]
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fcfg"
-    for candidate in [*own, home] if folder is None else [folder]:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "fcfg"
+    own += [] if home.parts[0] == "~" else [home]  # a user without a home
+    for candidate in own if folder is None else [folder]:
         try:
             candidate.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=candidate):

@@ -125,7 +125,13 @@ def _difference(name: str, one: Any, other: Any) -> tuple[str, str, str]:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a path that is, or leads through, something other than a folder."""
+    """Refuse a path that no folder has, or that leads through something other than a folder."""
+    try:
+        os.lstat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # too long a name, or a NUL
+        raise _unusable(folder, getattr(error, "strerror", None) or error) from error
     paths = (folder, *folder.absolute().parents)
     existing = next(path for path in paths if os.path.lexists(path))
     if not existing.is_dir():

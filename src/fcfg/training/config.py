@@ -6,6 +6,7 @@ the paper (App. D) wherever it states one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -142,7 +143,7 @@ def read_config(
     if isinstance(section, dict):
         for key in ("path", "cache"):
             if isinstance(section.get(key), str):
-                section[key] = str(base / Path(section[key]).expanduser())
+                section[key] = str(base / os.path.expanduser(section[key]))
     config = validate(TrainingConfig, values, f"configuration {source}")
     return config if data is None else config.model_copy(update={"data": config.data.at(data)})
 
