@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import csv
 import json
 import os
 import re
@@ -205,6 +206,7 @@ async def crowd(
     return {
         "visitors": visitors,
         "seconds": seconds,
+        "attackers": attackers,
         "attacks": dict(met),
         "answers": len(ordered),
         "given_up": seen.given_up,
@@ -221,6 +223,33 @@ async def crowd(
     }
 
 
+def table_of(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what the crowd met, as a table."""
+    many = result["many_visitors"]
+    wait, turns, used = many["latency"], many["turns"], many["memory_mb"]
+    refused = sum(n for kind, n in many["attacks"].items() if kind.startswith("refused"))
+    closed, attacks = many["attacks"].get("closed", 0), sum(many["attacks"].values())
+    load = f"{result['load_average_before']} and {result['load_average_after']}"
+    return [
+        ("measured", ""),
+        ("visitors, attackers", f"{many['visitors']}, {many['attackers']}"),
+        ("seconds", f"{many['seconds']:.0f}"),
+        ("load of the machine before and after", load),
+        ("answers to visitors", f"{many['answers']:,}"),
+        ("questions without an answer", f"{many['errors']}"),
+        ("turns of a visitor", f"{turns['min']} to {turns['max']}, median {turns['median']}"),
+        ("wait for an answer: median, p99", f"{wait['median']:.0f} s, {wait['p99']:.0f} s"),
+        (
+            "memory before, halfway and after",
+            f"{used['before']:.0f}, {used['half']:.0f} and {used['after']:.0f} MB",
+        ),
+        (
+            "attacks: refused, closed, other",
+            f"{refused:,}, {closed:,}, {attacks - refused - closed}",
+        ),
+    ]
+
+
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -229,6 +258,7 @@ def main() -> None:
     parser.add_argument("--attackers", type=int, default=0)
     parser.add_argument("--moves", type=int, default=8)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", type=Path)
     options = parser.parse_args()
     load, start = round(os.getloadavg()[0], 1), time.perf_counter()
     command = [sys.executable, "-m", "fcfg", "studio", "portraits", "--port", "0", "--no-open"]
@@ -260,6 +290,9 @@ def main() -> None:
     print(text)
     if options.out is not None:
         options.out.write_text(text + "\n")
+    if options.table is not None:
+        with options.table.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(table_of(result))
 
 
 if __name__ == "__main__":

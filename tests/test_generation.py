@@ -433,6 +433,7 @@ def test_an_interrupted_run_goes_on_to_the_same_files(pipeline, faces, tmp_path,
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
 @pytest.mark.parametrize("writes", [2, 4])
+@pytest.mark.promise("A full disk ends a generation between two files, and it goes on")
 def test_a_run_that_ends_between_two_files_goes_on(
     pipeline, faces, tmp_path: Path, error: BaseException, writes: int
 ) -> None:

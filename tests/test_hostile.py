@@ -92,9 +92,8 @@ READ_ONLY = {
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="root may write anywhere here")
 @pytest.mark.parametrize("command", READ_ONLY)
-def test_a_folder_that_takes_no_file_is_refused_in_a_line(
-    command: str, meet: Meet, capsys
-) -> None:
+@pytest.mark.promise("A folder that takes no file is refused in one line")
+def test_a_folder_that_takes_no_file_is_refused(command: str, meet: Meet, capsys) -> None:
     """Even if it is root who asks."""
     capsys.readouterr()
     assert main([*READ_ONLY[command].split(), "--out", "/proc/nothing/here"]) == 2
@@ -103,6 +102,7 @@ def test_a_folder_that_takes_no_file_is_refused_in_a_line(
     assert "/proc/nothing" in lines[0]
 
 
+@pytest.mark.promise("A clock that goes back, a missing home and closed streams change no answer")
 def test_a_clock_that_goes_back_changes_nothing(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
