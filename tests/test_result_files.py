@@ -78,6 +78,11 @@ LINES: dict[str, tuple[Callable[[list[JSON]], list[Any]], str]] = {
     "a graph of lists": (headed(graph={"male": [["sex"]]}), "line 1, graph"),
     "a model that is a text": (headed(model="x"), "line 1, model"),
     "metrics that are a list": (headed(metrics=[]), "line 1, metrics"),
+    "a device that is none": (headed(environment={"device": None}), "line 1, environment, device"),
+    "traits that are none": (
+        headed(model={"name": "m", "digest": "d", "traits": None}),
+        "line 1, model, traits",
+    ),
     "steps that are a text": (headed(steps="9"), "line 1, steps"),
     "another run": (lambda lines: [*lines, lines[0] | {"seed": 7}], "results"),
 }

@@ -129,7 +129,7 @@ class Evaluation:
             "shard": list(self.shard),
             "block": self.block_size,
             "version": __version__,
-            **(self.provenance or {"command": "", "commit": None, "environment": {}}),
+            **({"command": "", "commit": None, "environment": {}} | (self.provenance or {})),
         }
 
     def run(self, on_progress: OnProgress | None = None) -> Result:

@@ -84,8 +84,14 @@ def _line(fields: Mapping[str, Any], **optional: Any) -> type[BaseModel]:
     return _object(fields, _LINE, **optional)
 
 
-_MODEL = _line({"name": str, "digest": str}, traits=JSON, defaults=JSON, parameters=int)
-_HEADER = _line(
+def _stated(fields: Mapping[str, Any], **optional: Any) -> type[BaseModel]:
+    """Return the model of a part of the header, of which optional fields may be missing."""
+    own: dict[str, Any] = {name: (kind, None) for name, kind in optional.items()}
+    return create_model("Part", __base__=_line(fields), **own)
+
+
+_MODEL = _stated({"name": str, "digest": str}, traits=JSON, defaults=JSON, parameters=int)
+_HEADER = _stated(
     {
         "experiment": str,
         "images": Annotated[list[str], AfterValidator(_different)],
@@ -97,16 +103,16 @@ _HEADER = _line(
         "steps": int,
         "solver": str,
         "seed": int,
-        "metrics": dict[str, _line({}, missing=str) | None],
+        "metrics": dict[str, _stated({}, missing=str) | None],
         "reverse": bool,
         "commit": str | None,
-        "environment": dict[str, Any],
+        "environment": _stated({}, device=str, precision=str),
     },
     grid=str,
     continuous=str,
     cycles=int,
     drawn_sampling=str,
-    threshold=_Number,
+    threshold=_Number | None,
 )
 _DISTANCES = _object({"mae": _MAE, "lpips": _Amount | None})
 
