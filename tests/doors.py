@@ -235,7 +235,6 @@ class Doors:
         patch.setenv("HF_ENDPOINT", hub.address)
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(self.world.spare / "cache"))
         patch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_PROGRESS_BARS", True)
-        patch.setattr("time.sleep", lambda _: None)  # between the tries of its client
         return hub
 
     def hub(self, given: Given) -> None:
@@ -260,7 +259,9 @@ class Doors:
         self._hub.distort = distort
         before = {*self.world.spare.iterdir()}
         try:
-            fcfg.load("hf://me/tiny")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("time.sleep", lambda _: None)  # between the tries of its client
+                fcfg.load("hf://me/tiny")
         finally:
             if new := {*self.world.spare.iterdir()} - before - {self.world.spare / "cache"}:
                 raise Broken(f"written outside of the cache: {new}")

@@ -207,6 +207,7 @@ def test_what_is_not_a_checkpoint_is_refused(pipeline, tmp_path: Path) -> None:
     wrong(edit, "'network", network={"base": -8})
     wrong(edit, "'network", "4096", network={"size": 2**20})
     wrong(edit, "'judge", "16384", judge={"width": 2**20})
+    wrong(edit, "makes sense", "verflow", embedding=10**30)
     wrong(edit, "makes sense", graph={"age": ["age"]})
     wrong(edit, "makes sense", "'hat'", attributes={"age": {"kind": "hat"}})
     wrong(edit, "makes sense", files={"scm": "a\0b"})

@@ -177,10 +177,11 @@ def load_model(path: str | os.PathLike[str], network: nn.Module | None) -> Any:
         )
     try:
         model = _build(folder, config, network)
-    except (InputError, RuntimeError, ValueError) as error:
+    except (InputError, RuntimeError, ValueError, TypeError, ArithmeticError) as error:
         if isinstance(error, InputError) and str(folder) in str(error):
             raise
-        raise refusal(folder, f"a {CONFIG} that makes sense", error) from error
+        told = str(error).partition("\n")[0]  # without the stack of torch
+        raise refusal(folder, f"a {CONFIG} that makes sense", told) from error
     model.folder = folder
     for name, kind_of_record in config.records.items():
         record = kind_of_record.of_model(folder, model.image_model, model.judge)
