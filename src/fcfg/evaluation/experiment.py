@@ -146,8 +146,7 @@ def targets_of(do: str) -> tuple[str, ...]:
 def _canonical(text: str, anchor: bool | None) -> str:
     setting = parse_setting(text)
     if anchor is not None and hasattr(setting, "anchor"):
-        drawn_noise = draws_noise(setting) and anchor is not False  # needs an anchor
-        setting = setting.replace(anchor=anchor, drawn_noise=drawn_noise)
+        setting = setting.replace(anchor=True) if anchor else setting.unanchored
     elif anchor is not None:
         raise InputError(
             "anchor",

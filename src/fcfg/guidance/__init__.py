@@ -6,16 +6,19 @@ from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.contrast import Contrast
 from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
-from fcfg.guidance.rule import RULES, AbstractRule, register_rule, weighted_sum
-from fcfg.guidance.spec import Guidance, PathKind, WeightTable
+from fcfg.guidance.path import PATH_OPTIONS, Drawing, PathKind
+from fcfg.guidance.rule import RULES, AbstractRule, WeightTable, register_rule, weighted_sum
+from fcfg.guidance.spec import Guidance
 
 __all__ = [
     "APG",
     "CFG",
+    "PATH_OPTIONS",
     "RULES",
     "AbstractRule",
     "CFGPlusPlus",
     "Contrast",
+    "Drawing",
     "EarlyStoppingPredictor",
     "Guidance",
     "GuidedPredictor",

@@ -42,12 +42,17 @@ class CommonOptions(TypedDict, total=False):
     anchor: bool
     align: int
     drawn_noise: bool
+    noises: int
+    correlation: int
+    release: float
+    source: float | None
 
 
 class Options(CommonOptions, total=False):
     """Options of every guidance and of the rules of this package."""
 
     eta: float
+    mask: float
     momentum: float
     radius: float
     raw: bool
@@ -70,13 +75,17 @@ class AbstractRule(ABC):
     largest_weight: ClassVar[float] = 1e6
     weight_range: ClassVar[str] = "a number from -1,000,000 to 1,000,000"  #: in messages
     weight_advice: ClassVar[str] = "1 is the plain conditional model, 3 is strong"
-    plain_at_one: ClassVar[bool] = False  #: whether one group at weight 1 is the plain model
     #: Condition of ``null`` and of masked attributes: 'null', no attribute, or 'factual', those of
     #: the factual image.
     reference: ClassVar[Literal["null", "factual"]] = "null"
 
     def __post_init__(self) -> None:
         check_options(self, "guidance option")
+
+    @property
+    def plain_at_one(self) -> bool:
+        """Whether one group at weight 1 is the plain model."""
+        return False
 
     @abstractmethod
     def combine(
@@ -111,6 +120,20 @@ class AbstractRule(ABC):
         raise InputError(
             subject, expected=self.weight_range, got=short(weight), do=self.weight_advice
         )
+
+
+@dataclass(frozen=True, eq=False)
+class WeightTable:
+    """Weights of a run, step by step, without the groups that have no effect."""
+
+    groups: tuple[str, ...]  #: groups that are evaluated
+    weights: StepWeights
+    guided: tuple[bool, ...]  #: false for steps of the plain conditional model
+
+    @property
+    def rows(self) -> int:
+        """Largest number of network rows that a step needs per image."""
+        return len(self.groups) + 1 if any(self.guided) else 1
 
 
 Rule = TypeVar("Rule", bound=AbstractRule)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import torch
 from jaxtyping import Bool
@@ -26,13 +26,14 @@ from fcfg.guidance.cfgpp import CFGPlusPlus
 from fcfg.guidance.contrast import Contrast
 from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
+from fcfg.guidance.path import PATH_OPTIONS, Drawing, PathKind
 from fcfg.guidance.rule import (
     COMMON_OPTIONS,
     RULES,
     UNGUIDED,
     AbstractRule,
     Options,
-    StepWeights,
+    WeightTable,
 )
 from fcfg.support.errors import (
     InputError,
@@ -47,24 +48,9 @@ from fcfg.support.names import RESERVED, check_name
 from fcfg.support.options import TextForm, check_options, option
 
 Weight: TypeAlias = float | Callable[[float], float]
-PathKind: TypeAlias = Literal["none", "inferred", "drawn"]
 
 _GLOBAL = "all"  # the only group of a rule that is not factored
 _EXAMPLE = "fcfg:affected=3,invariant=1.2;anchor=true"
-
-
-@dataclass(frozen=True, eq=False)
-class WeightTable:
-    """Weights of a run, step by step, without the groups that have no effect."""
-
-    groups: tuple[str, ...]  #: groups that are evaluated
-    weights: StepWeights
-    guided: tuple[bool, ...]  #: false for steps of the plain conditional model
-
-    @property
-    def rows(self) -> int:
-        """Largest number of network rows that a step needs per image."""
-        return len(self.groups) + 1 if any(self.guided) else 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,6 +84,14 @@ class Guidance:
     align: int = option(0, "a whole number from 0 to 1000", lambda count: 0 <= count <= 1000)
     #: Whether noise of that path is drawn, not inferred, see :mod:`fcfg.pipeline.drawn_noise`.
     drawn_noise: bool = False
+    #: Noises at each time, over which the anchored steps are averaged.
+    noises: int = option(1, "a whole number from 1 to 64", lambda count: 1 <= count <= 64)
+    #: Of each drawn noise and the next: -1 for opposite pairs, 0 for none, 1 for one noise.
+    correlation: int = option(-1, "-1, 0 or 1", lambda number: number in (-1, 0, 1))
+    #: Share of the way at which the anchor ends, and plain prediction goes on.
+    release: float = option(1.0, "a share from 0 to 1", lambda share: 0 <= share <= 1)
+    #: Weight in the factual branch; None for the same as in the other one.
+    source: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.rule, AbstractRule | None) or (self.rule is None and self.weights):
@@ -120,12 +114,25 @@ class Guidance:
                 got=short(getattr(self, name)),
                 do="change one of the two options",
             )
+        if self.source is not None:
+            object.__setattr__(self, "source", self._weight("source", self.source))
 
     def _conflicts(self) -> Iterator[tuple[str, str]]:
         """Options that may not be combined, with what they would have to be."""
         if self.drawn_noise and not self.anchor:
             why = "since drawn noise does not lead back to the image"
             yield "drawn_noise", f"false without anchor=true, {why}"
+        if not self.drawn_noise and self.drawing != Drawing():
+            name = "noises" if self.noises > 1 else "correlation"
+            yield name, f"{getattr(Drawing(), name)} without drawn_noise=true"
+        if self.noises > 1 and self.release == 0:
+            yield "noises", "1 with release=0, which averages no step"
+        if self.release < 1 and not self.anchor:
+            yield "release", "1 without anchor=true"
+        if self.source is not None and not self.anchor:
+            yield "source", "none without anchor=true, since there is no factual branch"
+        if self.source is not None and (self.rule is None or self.rule.reference == "factual"):
+            yield "source", f"none with {self.name}, whose factual branch is not guided"
         if self.anchor and self.tolerance:
             yield "tolerance", "0 with anchor=true, since both branches must be guided alike"
         if self.align and (self.anchor or self.tolerance):
@@ -222,14 +229,15 @@ class Guidance:
         """Return a copy with other options.
 
         Args:
-            **options: start, stop, tolerance, anchor, drawn_noise, align; raw (CFG++ and APG);
-                eta, momentum, radius (APG); or the fields of your own rule.
+            **options: start, stop, tolerance, anchor, drawn_noise, noises, correlation, release,
+                source, align; mask (CFG and contrast); raw (CFG++ and APG); eta, momentum,
+                radius (APG); or the fields of your own rule.
         """
         return self._with(options)
 
     def _with(self, options: Mapping[str, Any]) -> Guidance:
         own = {each.name for each in fields(self.rule)} if self.rule else set[str]()
-        common = COMMON_OPTIONS if self.rule else ("anchor", "drawn_noise")
+        common = COMMON_OPTIONS if self.rule else PATH_OPTIONS
         for name in options:
             check_among(f"guidance {self.name}, option", name, [*common, *sorted(own)])
         rule = self.rule and replace(self.rule, **{n: options[n] for n in own & set(options)})
@@ -275,13 +283,28 @@ class Guidance:
         return "inferred" if self.anchor or self.align else "none"
 
     @property
+    def drawing(self) -> Drawing:
+        """How the noise of a path is drawn."""
+        return Drawing(self.noises, self.correlation)
+
+    @property
+    def unanchored(self) -> Guidance:
+        """The guidance without an anchor, and without what only an anchor has."""
+        plain = {name: getattr(Guidance, name) for name in (*PATH_OPTIONS, "source")}
+        return replace(self, **plain)
+
+    @property
     def factual(self) -> Guidance:
         """Guidance of the factual branch of an anchored prediction, whose attributes are factual.
 
         A rule that refers to the factual condition is the plain conditional model there.
         """
-        refers = self.rule is not None and self.rule.reference == "factual"
-        return Guidance.none() if refers else self
+        if self.rule is not None and self.rule.reference == "factual":
+            return Guidance.none()
+        if self.source is None:
+            return self
+        weights = tuple((group, self.source) for group, _ in self.weights)
+        return replace(self, weights=weights, source=None)
 
     def partition(
         self, graph: CausalGraph, targets: Iterable[str], given: Partition | None = None

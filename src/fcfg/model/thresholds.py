@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from fcfg.causal.attributes import AttributeSpace, Continuous
-from fcfg.guidance import Guidance
+from fcfg.guidance import PATH_OPTIONS, Guidance
 from fcfg.sampling import SamplingConfig
 from fcfg.storage import Number, StoredRecord
 from fcfg.support.errors import InputError, quoted
@@ -99,4 +99,6 @@ def way_back_guidance(guidance: Guidance) -> Guidance:
     >>> way_back_guidance(Guidance.parse("contrast:1.5;anchor=true"))
     none;anchor=true
     """
-    return guidance.factual.replace(anchor=guidance.anchor, drawn_noise=guidance.drawn_noise)
+    if guidance.source is not None:  # its branches differ under equal attributes, too
+        return guidance
+    return guidance.factual.replace(**{name: getattr(guidance, name) for name in PATH_OPTIONS})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -18,9 +19,21 @@ from fcfg.pipeline.batching import Batches, fetch
 from fcfg.pipeline.drawn_noise import draw_noise
 from fcfg.pipeline.plans import GuidedPlan, Needs
 from fcfg.pipeline.records import Abduction, DecodedAnswer, FactualBranch
-from fcfg.sampling import Anchor, OnStep, Path, PathRecorder, Trajectory, anchor_path, integrate
+from fcfg.sampling import (
+    Anchor,
+    Correction,
+    OnStep,
+    Path,
+    PathRecorder,
+    StepRecord,
+    Trajectory,
+    anchor_path,
+    integrate,
+)
 from fcfg.support.images import per_image, pixel_axes
 from fcfg.support.tensors import joined, mapped
+
+States: TypeAlias = Float[Tensor, "times rows channel *size"]
 
 
 def abduct_images(batches: Batches, factual: Factual, needs: Needs, model: str) -> Abduction:
@@ -28,10 +41,11 @@ def abduct_images(batches: Batches, factual: Factual, needs: Needs, model: str) 
     semantics = batches.semantics(factual.images)
     times, x = needs.sampling.times(batches.denoiser.schedule), batches.encoded(factual.images)
     if needs.path == "drawn":
-        end, path = draw_noise(batches, x, factual.keys, times)
+        end, path = draw_noise(batches, x, factual.keys, times, needs.drawing)
     else:
         end, path = _infer_noise(batches, x, factual.attributes, semantics, times, needs)
-    known = (end, needs.sampling, times, model, path, semantics, needs.path == "drawn")
+    drawing = needs.drawing if needs.path == "drawn" else None
+    known = (end, needs.sampling, times, model, path, semantics, drawing)
     return Abduction(factual.images, factual.attributes, factual.keys, *known)
 
 
@@ -85,17 +99,18 @@ def restore_abduction(
 
 def ready(batches: Batches, abduction: Abduction, plan: GuidedPlan) -> Abduction:
     """Return the abduction with all that a plan needs: drawn noise, and its factual branch."""
-    if plan.setting.drawn_noise and not abduction.noise_is_drawn:
+    drawing = plan.setting.drawing
+    if plan.setting.drawn_noise and abduction.drawing != drawing:
         assert abduction.path is not None, "the abduction was checked"
         quiet = replace(batches, on_step=None)
         image = abduction.path.states[0]
-        end, path = draw_noise(quiet, image, abduction.keys, abduction.times)
-        abduction = replace(abduction, trajectory=end, path=path, noise_is_drawn=True, anchor=None)
+        end, path = draw_noise(quiet, image, abduction.keys, abduction.times, drawing)
+        abduction = replace(abduction, trajectory=end, path=path, drawing=drawing, anchor=None)
     if not plan.setting.anchor:
         return abduction
     factual = plan.factual
     named = (factual.setting.rule, factual.keep.tolist(), factual.weights.weights.tolist())
-    key = repr((*named, factual.weights.guided))
+    key = repr((*named, factual.weights.guided, plan.anchored))
     if abduction.anchor is not None and abduction.anchor.guidance == key:
         return abduction
     return replace(abduction, anchor=_measure_branch(batches, abduction, factual, key))
@@ -107,19 +122,31 @@ def _measure_branch(
     path, times, weights = abduction.path, factual.times[::-1], factual.weights
     assert path is not None, "the abduction was checked"
     keep, steps = batches.send(factual.keep), batches.steps(times, weights)
+    noises = factual.abduction.drawing.noises
 
     def work(rows: slice, report: OnStep) -> Anchor:
         condition = batches.condition(abduction.attributes, abduction.semantics, rows)
+        condition = condition.repeat_interleave(noises, dim=0)
         predictor = factual.setting.predictor(batches.denoiser, condition, condition, keep)
         assert isinstance(predictor, TwoStagePredictor), "guidance refuses other ones"
-        start = abduction.trajectory.map(lambda tensor: batches.send(tensor[rows]))
-        here = mapped(lambda tensor: batches.send(tensor[:, rows]), path)
-        anchor = anchor_path(predictor, here, start, steps, abduction.solver, batches.size)
-        return Anchor(fetch(anchor.corrections), anchor.evaluations)
+        here = mapped(batches.send, path.flat(rows))
+        start = _start(batches, abduction, rows, here.states if noises > 1 else None)
+        how = (abduction.solver, batches.size, factual.anchored)
+        anchor = anchor_path(predictor, here, start, steps, *how)
+        return Anchor(fetch(anchor.corrections), noises * anchor.evaluations)
 
-    pieces = batches.work(len(abduction.trajectory.x), weights.rows, work)
+    pieces = batches.work(len(abduction.trajectory.x), weights.rows * noises, work)
     corrections = torch.cat([piece.corrections for piece in pieces], dim=1)
     return FactualBranch(corrections, pieces[0].evaluations, key)
+
+
+def _start(
+    batches: Batches, abduction: Abduction, rows: slice, states: States | None
+) -> Trajectory:
+    """Return where the way back begins; with several noises, which are drawn, at all of them."""
+    if states is not None:
+        return Trajectory(states[-1])
+    return abduction.trajectory.map(lambda tensor: batches.send(tensor[rows]))
 
 
 def generate_images(
@@ -129,13 +156,20 @@ def generate_images(
     denoiser, guidance, weights = batches.denoiser, plan.setting, plan.weights
     steps, keep = batches.steps(plan.times[::-1], weights), batches.send(plan.keep)
     solver = batches.solver(abduction.solver)
-    anchor = abduction.anchor if guidance.anchor else None
+    anchor, noises = abduction.anchor if guidance.anchor else None, guidance.noises
 
     def work(rows: slice, report: OnStep) -> Trajectory:
-        condition = batches.condition(action.attributes, abduction.semantics, rows)
-        factual = batches.condition(abduction.attributes, abduction.semantics, rows)
-        start = abduction.trajectory.map(lambda tensor: batches.send(tensor[rows]))
-        errors = None if anchor is None else batches.send(anchor.corrections[:, rows])
+        condition, factual = (
+            batches.condition(table, abduction.semantics, rows).repeat_interleave(noises, dim=0)
+            for table in (action.attributes, abduction.attributes)
+        )
+        states = abduction.path.flat(rows).states if abduction.path and noises > 1 else None
+        states = None if states is None else batches.send(states)
+        start = _start(batches, abduction, rows, states)
+        correct = None
+        if anchor is not None:
+            errors = batches.send(anchor.corrections.unflatten(1, (-1, noises))[:, rows])
+            correct = Correction(errors.flatten(1, 2), states, noises, plan.anchored)
         predictor = guidance.predictor(denoiser, condition, factual, keep)
         if guidance.align:
             assert guidance.rule is not None, "guidance refuses other ones"
@@ -145,15 +179,26 @@ def generate_images(
             nulls, spent = align(branch, states, steps, guidance.align)
             start = replace(start, evaluations=start.evaluations + spent)
             predictor = AlignedPredictor(replace(branch, condition=condition), nulls)
-        return integrate(predictor, start, steps, solver, report, errors).map(fetch)
 
-    pieces = batches.work(len(abduction.trajectory.x), weights.rows, work)
+        def first(record: StepRecord) -> None:
+            x = record.trajectory.x[::noises]
+            report(replace(record, trajectory=replace(record.trajectory, x=x)))
+
+        end = integrate(predictor, start, steps, solver, first, correct)
+        if noises > 1:
+            x, spent = end.x[::noises], noises * end.evaluations
+            end = Trajectory(x, evaluations=spent)
+        return end.map(fetch)
+
+    pieces = batches.work(len(abduction.trajectory.x), plan.rows, work)
     end = Trajectory.joined(pieces)
     if anchor is None or abduction.path is None:
         return end
-    # An image whose attributes stay as they are is exact, but for rounding.
-    same, image = abduction.unchanged(action), abduction.path.states[0]
-    x = torch.where(per_image(same, image), image, end.x)
+    x = end.x
+    if plan.anchored == len(steps) and guidance.source is None:
+        # An image whose attributes stay as they are is exact, but for rounding.
+        same, image = abduction.unchanged(action), abduction.path.states[0]
+        x = torch.where(per_image(same, image), image, x)
     return replace(end, x=x, evaluations=end.evaluations + anchor.evaluations)
 
 

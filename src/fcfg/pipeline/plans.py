@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.guidance import Guidance, PathKind, WeightTable
+from fcfg.guidance import Drawing, Guidance, PathKind, WeightTable
 from fcfg.model import Plan
 from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.calibration import Calibration
@@ -32,6 +32,17 @@ class Needs:
 
     sampling: SamplingConfig  #: solver, grid and steps
     path: PathKind  #: states of the factual image that are kept
+    drawing: Drawing = field(default_factory=Drawing)  #: of their noise, if it is drawn
+
+    def __post_init__(self) -> None:
+        """Refuse a solver that draws noise where the noise is inferred."""
+        if self.sampling.solver.draws_noise and self.path != "drawn":
+            raise InputError(
+                f"sampling '{self.sampling}'",
+                expected="a solver without noise of its own, where noise is inferred",
+                got=f"solver {self.sampling.solver}",
+                do="choose ddim, or a guidance with anchor=true;drawn_noise=true",
+            )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,6 +54,7 @@ class GuidedPlan(Plan[Guidance]):
     times: tuple[int, ...] = field(repr=False)  #: the ascending grid
     weights: WeightTable = field(repr=False)  #: of the groups that have an effect, step by step
     factual_weights: WeightTable = field(repr=False)  #: those of the factual branch
+    anchored: int = field(repr=False)  #: number of steps until the anchor is released
     keep: Mask = field(repr=False)  #: attributes of each group that has an effect
     factual_keep: Mask = field(repr=False)  #: those of the factual branch
 
@@ -58,6 +70,13 @@ class GuidedPlan(Plan[Guidance]):
     ) -> Self:
         """Resolve a question once; refuse what does not fit together."""
         check_alignment(guidance, sampling.solver)
+        if sampling.solver.draws_noise and guidance.release < 1 and guidance.correlation:
+            raise InputError(
+                f"guidance {guidance!r}",
+                expected=f"correlation=0 with {sampling.solver}, whose plain steps draw new noise",
+                got=str(guidance.correlation),
+                do="add ;correlation=0, or choose the solver ddim",
+            )
         if partition is not None:
             check_is("partition", partition, Partition, "a fcfg.Partition")
         if guidance.factored:
@@ -68,19 +87,20 @@ class GuidedPlan(Plan[Guidance]):
             rule.table(groups, times[::-1], denoiser.schedule)
             for rule in (guidance, guidance.factual)
         )
-        names = denoiser.embedder.space.names
+        names, last = denoiser.embedder.space.names, denoiser.schedule.steps
         return cls(
             setting=guidance,
-            rows=weights.rows,
+            rows=weights.rows * guidance.noises,
             sampling=sampling,
             groups=groups.groups,
-            abduction=Needs(sampling, guidance.path),
+            abduction=Needs(sampling, guidance.path, guidance.drawing),
             abduction_rows=int(guidance.path != "drawn"),
             kept_as="" if guidance.path == "drawn" else repr((sampling.solver, times)),
             partition=groups,
             times=times,
             weights=weights,
             factual_weights=factual_weights,
+            anchored=sum((last - t) / last < guidance.release for t in times[1:]),
             keep=_mask(groups, weights, names),
             factual_keep=_mask(groups, factual_weights, names),
         )
@@ -128,7 +148,7 @@ class Defaults:
             guidance = self.own if calibration is None else calibration.guidance(targets)
         check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
         if anchor is False and given is None:
-            guidance = guidance.replace(drawn_noise=False, anchor=False)
+            guidance = guidance.unanchored
         elif anchor is not None:
             guidance = guidance.replace(anchor=anchor)
         if guidance.anchor and is_paper:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from fcfg.causal.graph import Partition
-from fcfg.guidance import Guidance
+from fcfg.guidance import Drawing, Guidance
 from fcfg.model import AbstractAbduction, AbstractCounterfactual, Action
 from fcfg.pipeline.plans import GuidedPlan
 from fcfg.sampling import AbstractSolver, Anchor, Path, SamplingConfig, Trajectory
@@ -36,8 +36,13 @@ class Abduction(AbstractAbduction):
     path: Path | None = field(default=None, repr=False)  #: for anchored predictions, on the CPU
     #: What the images contribute to their conditions, in SA-DCG, on the CPU.
     semantics: Float[Tensor, "batch latent"] | None = field(default=None, repr=False)
-    noise_is_drawn: bool = False  #: instead of inferred; serves guidance with drawn noise only
+    drawing: Drawing | None = None  #: of the noise, if it is not inferred
     anchor: FactualBranch | None = field(default=None, repr=False)  #: of the last question
+
+    @property
+    def noise_is_drawn(self) -> bool:
+        """Whether the noise is drawn; it serves guidance with drawn noise only."""
+        return self.drawing is not None
 
     @property
     def solver(self) -> AbstractSolver:
@@ -114,7 +119,9 @@ class Counterfactual(AbstractCounterfactual):
     def correction(self) -> Float[Tensor, "batch"] | None:
         """Size of the anchor's corrections (RMS over pixels); None unless it is anchored."""
         anchor = self.abduction.anchor if self.plan.setting.anchor else None
-        return None if anchor is None else anchor.size
+        if anchor is None:
+            return None
+        return anchor.size.unflatten(0, (len(self.abduction.images), -1)).mean(dim=1)
 
     @property
     def images(self) -> Float[Tensor, "batch channel *size"]:

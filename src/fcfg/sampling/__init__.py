@@ -5,7 +5,7 @@ descending times predict (noise to image). The clean estimate is never clamped i
 since that would break the inverse.
 """
 
-from fcfg.sampling.anchor import Anchor, Path, PathRecorder, anchor_path
+from fcfg.sampling.anchor import Anchor, Correction, Path, PathRecorder, anchor_path
 from fcfg.sampling.bdia import BDIA
 from fcfg.sampling.config import (
     ANCHORED,
@@ -16,6 +16,7 @@ from fcfg.sampling.config import (
     as_sampling,
 )
 from fcfg.sampling.ddim import DDIM
+from fcfg.sampling.ddpm import DDPM
 from fcfg.sampling.fixed_point import FixedPointDDIM
 from fcfg.sampling.grids import GRIDS, time_grid
 from fcfg.sampling.heun import Heun
@@ -33,12 +34,14 @@ __all__ = [
     "ANCHORED",
     "BDIA",
     "DDIM",
+    "DDPM",
     "DRAWN_NOISE",
     "GRIDS",
     "PRESETS",
     "SOLVERS",
     "AbstractSolver",
     "Anchor",
+    "Correction",
     "DPMSolver2M",
     "FixedPointDDIM",
     "Heun",

@@ -14,9 +14,15 @@ is the image itself, for any number of steps. Unguided, the bracket vanishes as 
 The bracket depends on the path and the guidance, not on the counterfactual condition. It is
 computed once and serves every question about the image.
 
+A path of drawn noise can have several states at each time. Each has a bracket of its own, and all
+of them go on with the mean of what was changed so far. From the step on at which an anchor is
+released, nothing is subtracted: the prediction goes on as a plain one.
+
 References:
     PnP inversion: boosting diffusion-based editing with 3 lines of code (Ju et al., 2024), which
     adds the error of the factual branch back in image editing.
+    FlowEdit: inversion-free text-based editing using pre-trained flow models (Kulikov et al.,
+    2025), which averages over noises and ends with plain steps.
 """
 
 from __future__ import annotations
@@ -49,6 +55,15 @@ class Path:
     states: Float[Tensor, "times batch channel *size"]  #: at the ascending times 0..T
     #: At the times between 0 and T; None if the solver does not evaluate at these states.
     noises: Float[Tensor, "between batch channel *size"] | None = None
+    #: States with further drawn noise.
+    further: Float[Tensor, "times batch more channel *size"] | None = None
+
+    def flat(self, rows: slice) -> Path:
+        """Return the path of some images; the states of one image follow each other."""
+        states = self.states[:, rows]
+        if self.further is not None:
+            states = torch.cat([states[:, :, None], self.further[:, rows]], dim=2).flatten(1, 2)
+        return Path(states, None if self.noises is None else self.noises[:, rows])
 
 
 class PathRecorder:
@@ -92,11 +107,13 @@ def anchor_path(
     steps: Steps,
     solver: AbstractSolver,
     batch_size: int,
+    anchored: int,
 ) -> Anchor:
-    """Measure the error of every step back along a path.
+    """Measure the error of every step back along a path, up to the number of anchored ones.
 
     The states are known, so that one network call evaluates as many steps as fit. The predictor
-    is that of the factual condition; the steps descend from the end of the abduction.
+    is that of the factual condition; the steps descend from the end of the abduction. After the
+    anchored steps, a solver that draws noise has that of the path.
     """
     states = path.states.flip(0)
     noises: list[Images | None] = [None] * len(steps)
@@ -105,13 +122,13 @@ def anchor_path(
     trajectory = solver.begin(predictor, start)
     errors: list[Images] = []
     spent: Rows = 0
-    while len(errors) < len(steps):
+    while len(errors) < anchored:
         first = len(errors)
         guided, noise = steps[first].guided, noises[first]
         rows = predictor.rows(guided=guided, known=noise is not None)
         most = max(1, batch_size // max(1, rows * len(states[0])))
         last = first + 1
-        while last < min(first + most, len(steps)) and (
+        while last < min(first + most, anchored) and (
             steps[last].guided == guided and (noises[last] is None) == (noise is None)
         ):
             last += 1
@@ -128,7 +145,28 @@ def anchor_path(
             trajectory = solver.step(known, replace(trajectory, x=x_t, evaluations=0), step)
             errors.append(x_s - trajectory.x)
             spent = spent + trajectory.evaluations
+    for step, x_s in zip(steps[anchored:], states[anchored + 1 :], strict=True):
+        errors.append(solver.fresh(step) * (x_s - step.signal_s * states[-1]))
     return Anchor(torch.stack(errors), int(spent))
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """What an anchored prediction does after each step."""
+
+    errors: Float[Tensor, "steps rows channel *size"]
+    states: Float[Tensor, "times rows channel *size"] | None  #: of the path, if they are averaged
+    noises: int  #: states of each image
+    anchored: int  #: number of steps after which what was changed is averaged
+
+    def __call__(self, index: int, x: Images) -> Images:
+        """Add the error of the factual branch; average over the noises of each image."""
+        x = x + self.errors[index]
+        if self.states is None or index >= self.anchored:
+            return x
+        own = self.states[-2 - index]
+        change = (x - own).unflatten(0, (-1, self.noises)).mean(dim=1)
+        return own + change.repeat_interleave(self.noises, dim=0)
 
 
 class _KnownPredictor(AbstractPredictor):

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fcfg.diffusion.prediction import AbstractPredictor, Step
+from fcfg.diffusion.prediction import AbstractPredictor, Images, Step
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.sampling.solver import AbstractSolver, Trajectory
 from fcfg.support.errors import InputError
@@ -91,17 +91,17 @@ def integrate(
     plan: Steps,
     solver: AbstractSolver,
     on_step: OnStep | None = None,
-    corrections: Float[Tensor, "steps batch channel *size"] | None = None,
+    correct: Callable[[int, Images], Images] | None = None,
 ) -> Trajectory:
     """Take steps from the first time to the last.
 
-    ``corrections`` are images to add after each step, see :mod:`fcfg.sampling.anchor`.
+    ``correct`` is applied to the images after each step, see :mod:`fcfg.sampling.anchor`.
     """
     trajectory = solver.begin(predictor, trajectory)
     for index, step in enumerate(plan):
         trajectory = solver.step(predictor, replace(trajectory, noise=None), step)
-        if corrections is not None:
-            trajectory = replace(trajectory, x=trajectory.x + corrections[index])
+        if correct is not None:
+            trajectory = replace(trajectory, x=correct(index, trajectory.x))
         if on_step is not None:
             on_step(StepRecord(index, len(plan), trajectory, step.ascending))
     return replace(trajectory, predictor_state=(), solver_state=())

@@ -69,6 +69,7 @@ class AbstractSolver(ABC):
     """
 
     name: ClassVar[str]  #: in the text form
+    draws_noise: ClassVar[bool] = False  #: whether its steps need a path whose noise is drawn
 
     def __post_init__(self) -> None:
         check_options(self, f"solver {self.name},")
@@ -79,6 +80,10 @@ class AbstractSolver(ABC):
     def init(self, trajectory: Trajectory) -> State:
         """Return the state before the first step; by default there is none."""
         return ()
+
+    def fresh(self, step: Step) -> Float[Tensor, ""]:
+        """Return the share of the noise at s that a step leaves to be drawn; by default none."""
+        return torch.zeros_like(step.noise_s)
 
     def begin(self, predictor: AbstractPredictor, trajectory: Trajectory) -> Trajectory:
         """Return a trajectory with the states before the first step."""
