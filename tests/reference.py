@@ -181,3 +181,97 @@ def predict_fapg(
         eps_fapg = (x_t - np.sqrt(alpha[t]) * x0_fapg) / np.sqrt(1 - alpha[t])
         x_t = np.sqrt(alpha[s]) * x0_fapg + np.sqrt(1 - alpha[s]) * eps_fapg
     return x_t
+
+
+def ddpm_step(
+    eps_t: np.ndarray, x_t: np.ndarray, alpha: np.ndarray, t: int, s: int, eta: float
+) -> tuple[np.ndarray, float]:
+    """Return mean and standard deviation of a DDIM step with noise (Song et al., Equation 12)."""
+    variance = (1 - alpha[s]) / (1 - alpha[t]) * (1 - alpha[t] / alpha[s])
+    x0_hat = (x_t - np.sqrt(1 - alpha[t]) * eps_t) / np.sqrt(alpha[t])
+    direction = np.sqrt(1 - alpha[s] - eta**2 * variance) * eps_t
+    return np.sqrt(alpha[s]) * x0_hat + direction, eta * np.sqrt(variance)
+
+
+def edit_friendly_maps(
+    eps: Noise,
+    states: dict[int, np.ndarray],
+    c: np.ndarray,
+    alpha: np.ndarray,
+    times: Sequence[int],
+    eta: float = 1.0,
+) -> dict[int, np.ndarray]:
+    """Return the noise map of every step (Huberman-Spiegelglas et al., Algorithm 1).
+
+    ``states`` are the image with independent noise at each of the descending ``times``. The map
+    of the last step is 0, as in the authors' code.
+    """
+    maps = {}
+    for i in range(len(times) - 1):
+        t, s = times[i], times[i + 1]
+        mean, sigma = ddpm_step(eps(states[t], t, c), states[t], alpha, t, s, eta)
+        maps[s] = (states[s] - mean) / sigma if s > 0 else np.zeros_like(mean)
+    return maps
+
+
+def sample_ddpm(
+    eps: Noise,
+    x: np.ndarray,
+    c: np.ndarray,
+    maps: dict[int, np.ndarray],
+    alpha: np.ndarray,
+    times: Sequence[int],
+    eta: float = 1.0,
+) -> np.ndarray:
+    """Generate along descending ``times`` with the noise of each step given."""
+    x_t = np.array(x, dtype=np.float64)
+    for i in range(len(times) - 1):
+        mean, sigma = ddpm_step(eps(x_t, times[i], c), x_t, alpha, times[i], times[i + 1], eta)
+        x_t = mean + sigma * maps[times[i + 1]]
+    return x_t
+
+
+def flowedit(
+    v_source: Callable[[np.ndarray, int], np.ndarray],
+    v_target: Callable[[np.ndarray, int], np.ndarray],
+    x_0: np.ndarray,
+    sources: dict[int, list[np.ndarray]],
+    level: Callable[[int], float],
+    times: Sequence[int],
+    n_min: int = 0,
+) -> np.ndarray:
+    """Edit an image by FlowEdit (Kulikov et al., Algorithm 1).
+
+    ``sources`` are the noisy source images at each of the descending ``times``, of which the first
+    is that of n_max, and as many as n_avg; ``level`` is the time of the flow, at which the
+    velocities are asked. The last ``n_min`` steps are plain, from one noisy image on.
+    """
+    z_edit, plain = np.array(x_0, dtype=np.float64), None
+    for i in range(len(times) - 1):
+        t, s = times[i], times[i + 1]
+        if len(times) - 1 - i > n_min:
+            difference = np.zeros_like(z_edit)
+            for z_source in sources[t]:
+                z_target = z_edit + z_source - x_0
+                difference += (v_target(z_target, t) - v_source(z_source, t)) / len(sources[t])
+            z_edit = z_edit + (level(s) - level(t)) * difference
+        else:
+            plain = z_edit + sources[t][0] - x_0 if plain is None else plain
+            plain = plain + (level(s) - level(t)) * v_target(plain, t)
+    return z_edit if plain is None else plain
+
+
+def ledits_guidance(
+    eps_null: np.ndarray, eps_c: Sequence[np.ndarray], scales: Sequence[float], quantile: float
+) -> np.ndarray:
+    """Guide by concepts with implicit masks (LEDITS++, Brack et al., Equations 4 and 8).
+
+    The masks of cross-attention, which the paper intersects with them, need words.
+    """
+    eps = np.array(eps_null)
+    for eps_m, scale in zip(eps_c, scales, strict=True):
+        for b in range(len(eps)):
+            push = scale * (eps_m[b] - eps_null[b])
+            size = np.abs(push).sum(axis=0)
+            eps[b] = eps[b] + np.where(size >= np.quantile(size, quantile), push, 0)
+    return eps

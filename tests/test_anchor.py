@@ -16,14 +16,14 @@ from fcfg import CounterfactualPipeline, Guidance
 from fcfg.diffusion.prediction import ConditionalPredictor
 from fcfg.evaluation import Experiment
 from fcfg.pipeline.plans import PAPER_GUIDANCE
-from fcfg.sampling import SOLVERS, Anchor, Trajectory, steps_along
+from fcfg.sampling import Anchor, Trajectory, steps_along
 from fcfg.sampling.anchor import (
     _KnownPredictor,  # pyright: ignore[reportPrivateUsage] # its state matters to solvers
 )
 from place import anywhere
 from products import pairwise
 from refusal import refused
-from worlds import ANY_RULE, mixture_faces, walk
+from worlds import ANY_RULE, INVERTIBLE, mixture_faces, walk
 
 pytestmark = anywhere
 
@@ -34,7 +34,7 @@ ask = partial(worlds.ask, n=3, sampling="dpm-2m karras 7", anchor=True)
 
 
 @pytest.mark.parametrize(
-    ("drawn", "guidance", "solver", "steps"), pairwise((False, True), ALL, SOLVERS, (1, 2, 7))
+    ("drawn", "guidance", "solver", "steps"), pairwise((False, True), ALL, INVERTIBLE, (1, 2, 7))
 )
 def test_the_factual_attributes_give_the_image_back(
     pipeline: CounterfactualPipeline, drawn: bool, guidance: Guidance, solver: str, steps: int

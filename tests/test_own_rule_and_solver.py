@@ -176,7 +176,7 @@ def test_names_and_options_that_have_no_text_form_are_refused() -> None:
     for solver in (more, half, named(Damped, "plain")):
         refused("solver Other", "at most 1, have numbers as").by(register_solver, solver)
     assert set(RULES) == {"cfg", "cfg++", "apg", "contrast"}
-    assert set(SOLVERS) == {"ddim", "fixed-point", "dpm-2m", "heun", "bdia"}
+    assert set(SOLVERS) == {"ddim", "ddpm", "fixed-point", "dpm-2m", "heun", "bdia"}
 
 
 def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:

@@ -62,7 +62,7 @@ def test_the_text_form_is_what_the_architecture_says() -> None:
 
 def test_the_options_of_apg_are_the_papers_and_type_checkers_know_all() -> None:
     assert Guidance.apg(2.0).rule == APG(eta=0.0, momentum=-0.75, radius=2.5)
-    declared = {each.name for made in (Guidance, APG, CFGPlusPlus) for each in fields(made)}
+    declared = {each.name for made in (Guidance, CFG, APG, CFGPlusPlus) for each in fields(made)}
     assert declared - {"rule", "factored", "weights"} == set(Options.__annotations__)
 
 

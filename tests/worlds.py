@@ -15,9 +15,11 @@ from fcfg import AttributeEmbedder, CausalGraph, Denoiser, Guidance, StructuralC
 from fcfg.causal import AttributeSpace, Binary
 from fcfg.diffusion import AbstractPredictor, Images, NoiseSchedule, Prediction, State, Step
 from fcfg.pipeline.counterfactual import Counterfactual, CounterfactualPipeline
+from fcfg.sampling import SOLVERS
 from place import DEVICE
 
 SHAPE = (1, 4, 4)  # of an image
+INVERTIBLE = [name for name, solver in SOLVERS.items() if not solver.draws_noise]
 _TWO = {"affected": 3.0, "invariant": 1.2}
 RULES = [  # global and factored
     *(Guidance.cfg(3.0), Guidance.fcfg(**_TWO)),

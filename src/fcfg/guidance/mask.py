@@ -16,7 +16,7 @@ def largest(differences: Groups, share: float) -> Groups:
     References:
         LEDITS++: limitless image editing using text-to-image models (Brack et al., 2024).
     """
-    if share == 0:
+    if share == 0 or not len(differences):
         return differences
     size = differences.abs().sum(dim=2, keepdim=True)
     least = torch.quantile(size.flatten(2), share, dim=2)
