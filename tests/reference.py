@@ -270,8 +270,9 @@ def ledits_guidance(
     """
     eps = np.array(eps_null)
     for eps_m, scale in zip(eps_c, scales, strict=True):
-        for b in range(len(eps)):
-            push = scale * (eps_m[b] - eps_null[b])
-            size = np.abs(push).sum(axis=0)
-            eps[b] = eps[b] + np.where(size >= np.quantile(size, quantile), push, 0)
+        push = scale * (eps_m - eps_null)
+        size = np.abs(push).sum(axis=1, keepdims=True)
+        eps += np.where(
+            size >= np.quantile(size, quantile, axis=(1, 2, 3), keepdims=True), push, 0
+        )
     return eps
