@@ -471,7 +471,8 @@ def scale_cost() -> str:
     each = [f"{hours * count / 3.6e6:,.0f} for {name}" for name, hours in core.items()]
     heads = ("hours of an H200", "precision", "images/s", "1 card", "8 cards", "64 cards")
     cores = f"Hours of one core beside it, whatever the network: {', '.join(each)}."
-    return f"{table(heads, rows)}\n\nFrom [measured rates](results-speed.md) of 64² pictures, 10 steps. {cores}"
+    rates = "From [measured rates](results-speed.md) of 64² pictures, 10 steps."
+    return f"{table(heads, rows)}\n\n{rates} {cores}"
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
