@@ -483,7 +483,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "claims": claims,
     "composition": composition,
     "core/celeba": lambda: core("celeba", "celeba-core"),
-    "core/nih": lambda: core("radiographs", "nih-core"),
     "core/portraits": core_drawings,
     "digits": digits,
     "drawn-noise": drawn_noise,
