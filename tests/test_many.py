@@ -173,7 +173,9 @@ def test_a_run_goes_on_where_it_was_killed_and_computes_nothing_again(
     assert all(path.stat().st_mtime_ns == at for path, at in before.items())
     assert contents(whole) == contents(killed)
     for shard in ((0, 2), (1, 2)):  # two processes without an engine
-        answer_all(asked(tiny_folder, inputs / "faces.tar", tmp_path / "two"), shard=shard)
+        two = asked(tiny_folder, inputs / "faces.tar", tmp_path / "two")
+        assert two.missing(shard) == [*range(len(two.chunks))][shard[0] :: 2]
+        answer_all(two, shard=shard)
     assert contents(whole) == contents(tmp_path / "two")
 
 
