@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -266,37 +265,6 @@ def composition() -> str:
 _CYCLES = ("change_mae", "repeated_mae")
 
 
-def experiments(file: str) -> str:
-    """Return, for each run, how it agrees with the paper and how often its claims hold.
-
-    Args:
-        file: Name of the file of the runs.
-    """
-    heads = ["run", "asks", "images", "Δ with the paper's sign", "claims that hold"]
-    rows: list[list[str]] = []
-    for name in dict.fromkeys(line["run"] for line in read(file)):
-        if name.startswith(("drawn-noise-", "plain-", "no-change")) or "anchored" in name:
-            continue
-        about = stored("runs")[name]
-        rows.append([f"`{name}`", about["title"], f"{about['images']:,}", *_agreement(name)])
-    if all(row[3] == "–" for row in rows):  # the paper has none of these settings
-        heads, rows = [*heads[:3], heads[4]], [[*row[:3], row[4]] for row in rows]
-    note = "Signs: same of those that differ from 0. Claims: of those that can be decided. "
-    links = "[signs](../studies/results/signs.csv), [claims](../studies/results/claims.csv), "
-    return (
-        f"{table(heads, rows)}\n\n{note}All: {links}[all numbers](../studies/results/{file}.csv)."
-    )
-
-
-def _agreement(name: str) -> list[str]:
-    cells: list[str] = []
-    for file, column in (("signs", "same sign"), ("claims", "holds")):
-        count = Counter(line[column] for line in read(file) if line["run"] == name)
-        decided = count["yes"] + count["no"]
-        cells.append(f"{count['yes']} of {decided}" if decided else "–")
-    return cells
-
-
 def claims() -> str:
     """Return how often each claim holds, for each data set and pair of guidances."""
     runs = {"photographs": "celeba", "radiographs": "nih", "drawings": "portraits"}
@@ -351,17 +319,14 @@ def core(file: str, name: str, *, every: bool = True) -> str:
     return f"{table(heads, rows)}\n\n{source(file, name)}"
 
 
-def core_drawings(*, every: bool = True) -> str:
+def core_drawings() -> str:
     """Return the same on drawings, against the truth."""
     rows: list[list[str]] = []
     for (do, guidance), line in run("portraits", "portraits-core").items():
-        brief = do != "young" and guidance.startswith(("none", "cfg:", "fcfg:"))
-        if do and (every or brief):
+        if do not in ("", "young") and guidance.startswith(("none", "cfg:", "fcfg:")):
             errors = [line.shown(f"factor_error {name}", 2, signed=True) for name in _FACES]
-            more = [line.plain("truth_changed", 2), line.plain("reversal_mae", 3)] if every else []
-            rows.append([do, line.label, *errors, line.plain("truth_mae", 4), *more])
+            rows.append([do, line.label, *errors, line.plain("truth_mae", 4)])
     heads = ["do", "guidance", *(f"factor error, {name}" for name in _FACES), "MAE to the truth"]
-    heads += ["error of the change", "MAE after return"] if every else []
     return f"{table(heads, rows)}\n\n{source('portraits', 'portraits-core')}"
 
 
@@ -483,7 +448,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "claims": claims,
     "composition": composition,
     "core/celeba": lambda: core("celeba", "celeba-core"),
-    "core/portraits": core_drawings,
     "digits": digits,
     "drawn-noise": drawn_noise,
     "equal-care": equal_care,
@@ -491,7 +455,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "faces-in-brief": faces_in_brief,
     "front": front,
     "front-brief": lambda: re.sub(r" ± [0-9.]+", "", front()),
-    "portraits-brief": lambda: core_drawings(every=False),
+    "portraits-brief": core_drawings,
     "radiographs": radiographs,
     "radiographs-brief": lambda: core("radiographs", "nih-core", every=False),
     "real-faces": lambda: core("celeba", "celeba-core", every=False),
@@ -502,7 +466,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
 #: Sections named KIND/NAME, by kind.
 KINDS: dict[str, Callable[[str], str]] = {
     "anchored": drawings,
-    "experiments": experiments,
     "solvers": solvers,
     "weights": weights,
 }
