@@ -61,7 +61,7 @@ def _commit() -> str | None:
     here = Path(__file__)
     for words in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
         command = ["git", "-C", str(here.parent), *words]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8")
         if done.returncode != 0:  # installed, possibly inside another repository
             return None
     return done.stdout.strip()
