@@ -269,9 +269,7 @@ def check_line(line: str) -> None:
 def limited(seconds: float = SECONDS) -> Generator[None]:
     """An end after some time, by Ctrl-C, and of memory."""
     before = _PEAK[0] = _PEAK[0] or _peak()
-    is_timed = (
-        hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-    )
+    is_timed = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
     if is_timed:
         old = signal.signal(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, seconds, seconds)

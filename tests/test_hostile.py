@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -62,6 +63,7 @@ def test_a_refusal_is_one_line_of_print_however_long_and_odd_its_cause() -> None
     assert r"a b\x1b[2J\u202e\ud800xxx" in str(error)
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no limit of time on Windows")
 def test_the_law_is_broken_by_errors_by_lines_and_by_time(meet: Meet) -> None:
     def refuse(text: str) -> None:
         raise InputError(text, expected="a", got="b", do="c")
