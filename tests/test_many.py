@@ -202,6 +202,9 @@ def test_another_question_another_input_or_files_of_others_are_refused(
     other = asked(tiny_folder, tar, tmp_path / "other")
     object.__setattr__(other.errand, "digest", "of others")
     refused(f"model {tiny_folder}", "of others").by(answer_all, other)
+    elsewhere = asked(tiny_folder, tar, tmp_path / "elsewhere")
+    object.__setattr__(elsewhere.errand, "device", "cuda")
+    refused("device", "a GPU where the worker is").by(answer_all, elsewhere)
 
 
 def test_a_picture_that_cannot_be_read_is_named_and_does_not_stop_the_others(
