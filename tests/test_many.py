@@ -172,6 +172,7 @@ def test_a_run_goes_on_where_it_was_killed_and_computes_nothing_again(
     assert shares == [pytest.approx(done / 13) for done in (4, 8, 12, 13)]
     assert all(path.stat().st_mtime_ns == at for path, at in before.items())
     assert contents(whole) == contents(killed)
+    assert again.errand(0, again.chunks[0]) == (4, 0)  # as another worker has written it
     for shard in ((0, 2), (1, 2)):  # two processes without an engine
         two = asked(tiny_folder, inputs / "faces.tar", tmp_path / "two")
         assert two.missing(shard) == [*range(len(two.chunks))][shard[0] :: 2]
