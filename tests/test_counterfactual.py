@@ -332,7 +332,8 @@ def test_bad_questions_are_refused_before_any_work(tiny) -> None:
     wrong("intervention", "'hat'", do={"hat": 1})
     wrong("intervention on 'male'", "0 or 1", do={"male": 2})
     wrong("do", "a mapping", do=["male"])
-    wrong("guidance", "Guidance.parse", guidance="cfg:3")
+    wrong("guidance", "Guidance.parse", guidance=3.0)
+    wrong("guidance 'cgf:3'", "did you mean 'cfg'", guidance="cgf:3")
     wrong("guidance", "none for 'invariant'", guidance=Guidance.fcfg(affected=3.0))
     wrong("partition", "a fcfg.Partition", partition={"a": ["male"]})
     wrong("partition", "contrast has no groups", partition=male)
@@ -348,6 +349,15 @@ def test_bad_questions_are_refused_before_any_work(tiny) -> None:
     # All that is wrong is said at once.
     all_wrong = {"images": (2, 3, 16, 16), "attributes": {"nme": [0]}, "do": {"agee": 1}}
     wrong("images", "8 by 8", "got 16 by 16", "'nme'", "'agee'", **all_wrong)
+
+
+def test_guidance_may_be_a_text(tiny) -> None:
+    images, own = torch.zeros(1, 3, 8, 8), {name: [0] for name in binary_space().names}
+    one, other = (
+        tiny.counterfactual(images, own, {"male": 1}, guidance=guidance, sampling=2)
+        for guidance in ("cfg:3", Guidance.cfg(3.0))
+    )
+    assert torch.equal(one.images, other.images)
 
 
 def test_another_size_is_answered_for_who_means_it(tiny) -> None:

@@ -196,6 +196,7 @@ def table(path: Path, *rows: list[Any], names: str = f"{NAMES},extra") -> Path:
 def test_rows_are_found_by_path_or_by_name_in_any_order(tmp_path: Path) -> None:
     files = draw(tmp_path, ["one/x.png", "two/x.png", "two/y.png"])
     rows = [["other/z.png", 0, 1, "red", ""], ["y.png", 0, 3, "grey", ""]]
+    rows += [["\0/x\0.png", 0, 1, "red", ""]]
     rows += [["two/x.png", 1, 2, "dark", ""], ["one/x.png", 1, 1, "red", "junk"]]
     path = table(tmp_path / "labels.CSV", *rows)
     factual = find_attributes(path, SPACE, files, None)

@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -120,7 +121,8 @@ def _matching(path: Path, names: Sequence[str], files: Sequence[Path]) -> list[i
     by_path: dict[Path, list[int]] = {}
     by_name: dict[str, list[int]] = {}
     for row, name in enumerate(names):
-        by_path.setdefault((path.parent / name).resolve(), []).append(row)
+        with suppress(ValueError):  # a NUL, which no file has in its name
+            by_path.setdefault((path.parent / name).resolve(), []).append(row)
         by_name.setdefault(Path(name).name, []).append(row)
     rows = [by_path.get(file.resolve()) or by_name.get(file.name, []) for file in files]
     for file, matches in zip(files, rows, strict=True):

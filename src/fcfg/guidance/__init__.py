@@ -8,7 +8,7 @@ from fcfg.guidance.early_stopping import EarlyStoppingPredictor
 from fcfg.guidance.guided import GuidedPredictor
 from fcfg.guidance.path import PATH_OPTIONS, Drawing, PathKind
 from fcfg.guidance.rule import RULES, AbstractRule, WeightTable, register_rule, weighted_sum
-from fcfg.guidance.spec import Guidance
+from fcfg.guidance.spec import Guidance, GuidanceLike
 
 __all__ = [
     "APG",
@@ -21,6 +21,7 @@ __all__ = [
     "Drawing",
     "EarlyStoppingPredictor",
     "Guidance",
+    "GuidanceLike",
     "GuidedPredictor",
     "PathKind",
     "WeightTable",

@@ -394,3 +394,6 @@ class Guidance:
         reference = factual if self.rule.reference == "factual" else None
         guided = GuidedPredictor(denoiser, condition, keep, self.rule, reference)
         return EarlyStoppingPredictor(guided, self.tolerance) if self.tolerance else guided
+
+
+GuidanceLike: TypeAlias = Guidance | str  #: or its text form

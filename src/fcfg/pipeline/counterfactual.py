@@ -24,7 +24,7 @@ from fcfg.diffusion.embedder import AttributeEmbedder
 from fcfg.diffusion.networks import DiT, OwnConfig, UNet, build_network
 from fcfg.diffusion.schedule import Kind, NoiseSchedule
 from fcfg.diffusion.table import Parameterisation, Table
-from fcfg.guidance import Guidance
+from fcfg.guidance import Guidance, GuidanceLike
 from fcfg.model import (
     Action,
     AttributesLike,
@@ -190,7 +190,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
     def plan(
         self,
         targets: Collection[str],
-        setting: Guidance | None = None,
+        setting: GuidanceLike | None = None,
         *,
         anchor: bool | None = None,
         sampling: SamplingLike = "default",
@@ -232,7 +232,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         attributes: AttributesLike,
         do: Mapping[str, Intervention],
         *,
-        guidance: Guidance | None = None,
+        guidance: GuidanceLike | None = None,
         sampling: SamplingLike = "default",
         anchor: bool | None = None,
         partition: Partition | None = None,
@@ -247,7 +247,8 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
             attributes: Columns by name, a data frame, rows, or 'auto': the judge reads them.
             do: For every target a value, a column, a function of the factual column, or a string
                 such as 'flip' or '+10%', see :mod:`fcfg.causal.intervention`.
-            guidance: Rule, and weight for each group; by default that of :meth:`plan`.
+            guidance: Rule, and weight for each group, or its text form; by default that of
+                :meth:`plan`.
             sampling: Solver, grid and steps, such as 'dpm-2m karras 20', or a number of steps;
                 'paper' is 1,000 steps of DDIM. See :func:`fcfg.sampling.as_sampling`.
             anchor: Whether to subtract errors of the factual path; by default as guidance says.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fcfg.causal.graph import CausalGraph, Partition
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.guidance import Drawing, Guidance, PathKind, WeightTable
+from fcfg.guidance import Drawing, Guidance, GuidanceLike, PathKind, WeightTable
 from fcfg.model import Plan
 from fcfg.pipeline.alignment import check_alignment
 from fcfg.pipeline.calibration import Calibration
@@ -135,13 +135,13 @@ class Defaults:
         self,
         calibration: Calibration | None,
         targets: Collection[str],
-        given: Guidance | None,
+        given: GuidanceLike | None,
         anchor: bool | None,
         is_paper: bool,
     ) -> Guidance:
         """Return the guidance of a question: a given one, that of a calibration, or a default."""
         if given is not None:
-            guidance = given
+            guidance = Guidance.parse(given) if isinstance(given, str) else given
         elif is_paper:
             guidance = self.paper
         else:

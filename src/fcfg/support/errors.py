@@ -50,10 +50,11 @@ def one_line(text: object) -> str:
     >>> one_line("a\n b \x1b[2J"), len(one_line("x" * 10**6))
     ('a b \\x1b[2J', 1000)
     """
-    line = " ".join(str(text).split())
+    words = " ".join(str(text).split())
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
     if len(line) > _LONGEST:
         line = f"{line[: _LONGEST // 2 - 1]}…{line[-_LONGEST // 2 :]}"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    return line
 
 
 def together(*checks: Callable[[], Any]) -> list[Any]:
