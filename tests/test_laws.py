@@ -121,7 +121,7 @@ def test_what_a_model_cannot_answer_is_refused(model: AnyModel) -> None:
         model.counterfactual(FACES.images, {name: [0] for name in table}, FLIP)
     refused("images", "3").by(model.counterfactual, FACES.images[:, :1], table, FLIP)
     with refused("guidance" if model.traits.steps else "setting", "parse"):
-        model.plan(["smiling"], "no setting")
+        model.plan(["smiling"], 3.5)
     refused("pair", "the result of model.counterfactual").by(model.reverse, FACES.images)
     action = model.act(table, FLIP)
     refused("abduction").by(model.predict, FACES.images, action)
