@@ -142,9 +142,9 @@ def test_the_first_screens_say_what_the_default_is_and_explain_their_words() -> 
         screen = (ROOT / page).read_text().partition("\n## ")[0]
         for word in ("The default is another", "FlowEdit", "not calibrated"):
             assert word in screen, (page, word)
-    related = (ROOT / "docs/method.md").read_text().partition("\n## Related work")[2]
+    related = (ROOT / "docs/related.md").read_text()
     for name in ("FlowEdit", "edit-friendly", "LEDITS++", "SDEdit", "ReNoise", "null-text"):
-        assert f"[{name}" in related.partition("\n## ")[0]
+        assert f"[{name}" in related
     assert "Guidance.fcfg(" in " ".join(statements("README.md"))
     results = (ROOT / "README.md").read_text().partition("\n## Results")[2].partition("\n## ")[0]
     table, below = results.split("<!-- end -->")
