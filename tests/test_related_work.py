@@ -26,7 +26,7 @@ pytestmark = anywhere
 
 DRAWN = ";anchor=true;drawn_noise=true"
 FREE = f"{DRAWN};correlation=0"
-#: Text form and sampling of each method, as docs/method.md names them.
+#: Text form and sampling of each method, as docs/related.md names them.
 METHODS = {
     "FlowEdit": (f"cfg:13.5{FREE};source=3.5", "ddim uniform:0.66 33"),
     "edit-friendly DDPM inversion": (f"cfg:15{FREE};source=3.5", "ddpm uniform:0.64 64"),
@@ -84,7 +84,7 @@ class Numbers:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_a_text_form_that_the_page_names(method: str) -> None:
     text, sampling = METHODS[method]
-    page = Path(__file__).parents[1].joinpath("docs", "method.md").read_text(encoding="utf-8")
+    page = Path(__file__).parents[1].joinpath("docs", "related.md").read_text(encoding="utf-8")
     (row,) = [line for line in page.splitlines() if line.startswith(f"| [{method}]")]
     assert f"`{text}`, `{sampling}`" in row
     if "align" in text:

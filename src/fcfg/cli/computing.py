@@ -62,8 +62,11 @@ class Computing:
         """Refuse all that is wrong at once, before a model is read."""
         from fcfg.pipeline.runtime import PRECISIONS
 
-        known = ("precision", self.precision, PRECISIONS)
-        together(lambda: self.target, lambda: self.part, lambda: check_among(*known))
+        together(
+            lambda: self.target,
+            lambda: self.part,
+            lambda: check_among("precision", self.precision, PRECISIONS),
+        )
 
     @property
     def prints(self) -> bool:

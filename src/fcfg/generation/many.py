@@ -192,7 +192,7 @@ def divide(
         chunk: Largest number of pictures that are answered together.
         device: Device of every worker.
         precision: Precision of the network.
-        compile: Whether each worker compiles the network first.
+        compile: Compilation of the network by each worker, at its first chunk.
     """
     given, digests = request.attributes, list[str]()
     is_table = str(given).lower().endswith(".csv")

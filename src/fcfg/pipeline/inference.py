@@ -44,9 +44,16 @@ def abduct_images(batches: Batches, factual: Factual, needs: Needs, model: str) 
         end, path = draw_noise(batches, x, factual.keys, times, needs.drawing)
     else:
         end, path = _infer_noise(batches, x, factual.attributes, semantics, times, needs)
-    drawing = needs.drawing if needs.path == "drawn" else None
-    known = (end, needs.sampling, times, model, path, semantics, drawing)
-    return Abduction(factual.images, factual.attributes, factual.keys, *known)
+    return Abduction(
+        **vars(factual),
+        trajectory=end,
+        sampling=needs.sampling,
+        times=times,
+        model=model,
+        path=path,
+        semantics=semantics,
+        drawing=needs.drawing if needs.path == "drawn" else None,
+    )
 
 
 def _infer_noise(
@@ -92,9 +99,15 @@ def restore_abduction(
     companions = (inferred[name] for name in sorted(inferred) if name.startswith("companion"))
     about = (inferred.get("residual"), inferred["evaluations"])
     end = Trajectory.joined([Trajectory(inferred["x"], tuple(companions), *about)])
-    known = (end, needs.sampling, needs.sampling.times(denoiser.schedule), model, path)
-    own = (factual.images, factual.attributes, factual.keys)
-    return Abduction(*own, *known, inferred.get("semantics"))
+    return Abduction(
+        **vars(factual),
+        trajectory=end,
+        sampling=needs.sampling,
+        times=needs.sampling.times(denoiser.schedule),
+        model=model,
+        path=path,
+        semantics=inferred.get("semantics"),
+    )
 
 
 def ready(batches: Batches, abduction: Abduction, plan: GuidedPlan) -> Abduction:
@@ -131,8 +144,9 @@ def _measure_branch(
         assert isinstance(predictor, TwoStagePredictor), "guidance refuses other ones"
         here = mapped(batches.send, path.flat(rows))
         start = _start(batches, abduction, rows, here.states if noises > 1 else None)
-        how = (abduction.solver, batches.size, factual.anchored)
-        anchor = anchor_path(predictor, here, start, steps, *how)
+        anchor = anchor_path(
+            predictor, here, start, steps, abduction.solver, batches.size, factual.anchored
+        )
         return Anchor(fetch(anchor.corrections), noises * anchor.evaluations)
 
     pieces = batches.work(len(abduction.trajectory.x), weights.rows * noises, work)
