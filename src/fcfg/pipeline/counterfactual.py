@@ -47,6 +47,7 @@ from fcfg.pipeline.inference import (
     ready,
     restore_abduction,
 )
+from fcfg.pipeline.methods import Methods
 from fcfg.pipeline.modules import CodecConfig, stored_codec
 from fcfg.pipeline.plans import Defaults, GuidedPlan, Needs, chosen_sampling
 from fcfg.pipeline.records import Abduction, Counterfactual
@@ -63,7 +64,7 @@ DenoiserT = TypeVar("DenoiserT", bound=Denoiser)
 class DenoiserConfig(ModelConfig[DenoiserT]):
     """What folders of all pipelines hold: how images are noised, and two records."""
 
-    records: ClassVar = {"calibration": Calibration, "thresholds": Thresholds}
+    records: ClassVar = {"calibration": Calibration, "thresholds": Thresholds, "methods": Methods}
 
     parameterisation: Parameterisation
     schedule: Kind | Table
@@ -173,6 +174,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         self.channels, self.stride, self.size = denoiser.channels, denoiser.stride, denoiser.size
         self.dimensions = denoiser.dimensions
         self.calibration: Calibration | None = None  #: chosen weights, the default guidance
+        self.methods: Methods | None = None  #: compared on validation images
         self.execution: Execution | None = None  #: set by :meth:`prepare`
         self._recorder: StepRecorder | None = None
 
