@@ -195,7 +195,7 @@ def test_batches_do_not_matter_and_a_resumed_calibration_is_the_same(
         if share > 0.4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("fcfg.calibration.run._BLOCK", 10)
+    monkeypatch.setattr("fcfg.calibration.material._BLOCK", 10)
     options["cache"] = tmp_path
     with pytest.raises(KeyboardInterrupt):
         chosen(pipeline, **options, on_progress=stop)

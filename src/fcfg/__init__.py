@@ -16,6 +16,7 @@ from fcfg.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from fcfg.calibration import calibrate as calibrate
+    from fcfg.calibration import compare_methods as compare_methods
     from fcfg.causal.attributes import AttributeSpace as AttributeSpace
     from fcfg.causal.attributes import Binary as Binary
     from fcfg.causal.attributes import Categorical as Categorical
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from fcfg.support.images import to_pictures as to_pictures
 
 _NAMES = {
-    "calibration": ("calibrate",),
+    "calibration": ("calibrate", "compare_methods"),
     "causal.attributes": ("AttributeSpace", "Binary", "Categorical", "Continuous"),
     "causal.graph": ("CausalGraph", "Partition"),
     "causal.scm": ("StructuralCausalModel",),

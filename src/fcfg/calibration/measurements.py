@@ -7,7 +7,7 @@ interrupted, or one with further weights or images, measures only those that are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from fcfg.answers import Answer, AnswerLoop, Block, Question, Store
 from fcfg.causal.attributes import AttributeSpace, Column, Table
 from fcfg.guidance import Guidance
 from fcfg.judge import AttributeJudge, Reading, judged
-from fcfg.metrics import image_errors
+from fcfg.metrics import image_errors, image_mae
 from fcfg.pipeline.calibration import with_weights
 from fcfg.sampling import SamplingConfig
 from fcfg.support.hashing import digest_of
@@ -36,6 +36,7 @@ class Cell:
     errors: Float[np.ndarray, "image 3"]
     """In drawn worlds: mean absolute error, error on changed pixels, change of these pixels;
     otherwise NaN."""
+    distances: Float[np.ndarray, "image"]  #: mean absolute distance from the factual image
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,7 @@ class Measurement:
         found: dict[str, dict[float, Cell]] = {name: {} for name in self.targets}
         for question, own in parts.items():
             name, weight = question.key
-            columns = [cell.readings for cell in own], [cell.errors for cell in own]
+            columns = zip(*(vars(cell).values() for cell in own), strict=True)
             found[name][weight] = Cell(*map(np.concatenate, columns))
         return found
 
@@ -95,17 +96,21 @@ class Measurement:
 
     def _kept(self, key: Sequence[Any]) -> Cell | None:
         entry = None if self.store is None else self.store.get(*key)
-        return None if entry is None else Cell(**{n: own.numpy() for n, own in entry.items()})
+        if entry is None or {field.name for field in fields(Cell)} - entry.keys():
+            return None
+        return Cell(**{name: own.numpy() for name, own in entry.items()})
 
     def _measured(self, answer: Answer, block: Block) -> Cell:
-        images, space = answer.pair.images.float(), self.asking.model.space
+        images, factual = answer.pair.images.float(), block.images.float()
+        space = self.asking.model.space
         name, _ = answer.question.key
         errors = np.full((len(images), 3), np.nan)
         if name in self.truth:
-            found = image_errors(images, self.truth[name][block.rows], block.images.float())
+            found = image_errors(images, self.truth[name][block.rows], factual)
             errors = np.stack([found.mae, found.missed, found.changed], axis=1)
         values = space.parse(answer.pair.attributes)
-        return Cell(readings_of(space, self.judge.read(images), values), errors)
+        readings = readings_of(space, self.judge.read(images), values)
+        return Cell(readings, errors, image_mae(images, factual))
 
 
 def readings_of(

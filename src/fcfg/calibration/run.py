@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-from torch import Tensor
-
-from fcfg.answers import AnswerLoop, Store, in_blocks
-from fcfg.calibration.choice import RealImages
-from fcfg.calibration.criterion import Counts
-from fcfg.calibration.measurements import Cell, Measurement, readings_of
-from fcfg.causal.attributes import AttributeSpace, Table
-from fcfg.evaluation.measurements import judge_of
-from fcfg.evaluation.subset import draw_targets
+from fcfg.calibration.material import Material, TrueCounterfactual
+from fcfg.causal.attributes import AttributeSpace
 from fcfg.guidance import Guidance
-from fcfg.judge import judged
-from fcfg.metrics import Bootstrap
-from fcfg.pipeline.calibration import AttributeWeight, Calibration, with_weights
+from fcfg.pipeline.calibration import Calibration, with_weights
 from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE, chosen_sampling
 from fcfg.sampling import PRESETS, SamplingConfig, SamplingLike
-from fcfg.support.errors import InputError, check_integer, check_is
-from fcfg.support.hashing import stream_seed
-from fcfg.support.images import ImagesLike, image_keys
+from fcfg.support.errors import InputError, check_is
+from fcfg.support.images import ImagesLike
 from fcfg.support.progress import OnProgress
 from fcfg.support.tables import TableLike
 
@@ -35,14 +23,6 @@ from fcfg.support.tables import TableLike
 WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0)
 #: Images from which on weights are raised by default, see ``at_least_real``.
 RAISING = 256
-_RESAMPLES = 300
-_BLOCK = 128  # images that are abducted together, which bounds the memory of their paths
-#: Share of the progress after the first weights, and after each weight beyond their end.
-_ROUNDS = (0.85, 0.9, 0.95, 1.0)
-_MORE = "give more images"
-
-#: Function from the values of a target, one for each image, to the true counterfactuals.
-TrueCounterfactual: TypeAlias = Callable[[Table], Tensor]
 
 
 def calibrate(
@@ -101,53 +81,15 @@ def calibrate(
         batch_size: Largest number of network rows per call.
         on_progress: Callback invoked with the share that is done.
     """
-    space, judge = pipeline.space, judge_of(pipeline)
     check_is("guidance", guidance, Guidance, "a fcfg.Guidance", do="call Guidance.parse(text)")
     chosen = chosen_sampling(sampling, None, guidance.anchor, guidance.drawn_noise)
-    rule, grid = checked_search(guidance, chosen, weights, space)
-    x = pipeline.read_images(images)
-    table, keys = space.parse(attributes, len(x)), image_keys(x)
-    asked = check_integer("count", len(x) if count is None else count, 2, len(x), do=_MORE)
-    raises = asked >= RAISING if at_least_real is None else at_least_real
-    readings = readings_of(space, judge.read(x, batch_size=batch_size), table)
-    resamples = _resamples(asked, len(x), seed)
-    real = RealImages(space, pipeline.graph, table, readings, resamples)
-    drawn = draw_targets(space, table, space.names, keys, seed, "quantiles")
-    targets = {name: column[:asked] for name, column in drawn.items()}
-    targets = {name: column for name, column in targets.items() if real.directions(name, column)}
-    if not targets:
-        raise InputError(
-            "images",
-            expected="an attribute of which several images have each of two values",
-            got=f"none, with counterfactuals of {asked} of {len(x)} images",
-            do=_MORE,
-        )
-    true = {} if truth is None else {n: truth({n: column}) for n, column in targets.items()}
-    true_readings = {
-        name: judged(space[name], judge.read(drawing).scores[name], targets[name])
-        for name, drawing in true.items()
-    }
-    first = x[:asked], {name: column[:asked] for name, column in table.items()}
-    how: dict[str, Any] = {"keys": keys[:asked], "batch_size": batch_size, "strict": True}
-    asking = AnswerLoop(pipeline, *first, [], blocks=in_blocks(range(asked), _BLOCK), **how)
-    store = None if cache is None else Store(cache)
-    measurement = Measurement(asking, judge, rule, chosen, targets, true, seed, store)
-
-    def choose(name: str, cells: Mapping[float, Cell]) -> AttributeWeight:
-        truth = true_readings.get(name)
-        return real.weight(name, targets[name], cells, truth, at_least_real=raises)
-
-    found = Calibration(
-        model=Calibration.digest(pipeline.denoiser),
-        rule=repr(rule),
-        sampling=str(chosen),
-        images=asked,
-        references=len(x),
-        seed=seed,
-        data=dict(data or {}),
-        at_least_real=raises,
-        attributes=_search(measurement, grid, choose, on_progress or (lambda share: None)),
-    )
+    rule, grid = checked_search(guidance, chosen, weights, pipeline.space)
+    how: dict[str, Any] = {"count": count, "seed": seed, "truth": truth, "cache": cache}
+    material = Material.of(pipeline, images, attributes, **how, batch_size=batch_size)
+    raises = len(material.images) >= RAISING if at_least_real is None else at_least_real
+    report: OnProgress = on_progress or (lambda share: None)
+    measurement = material.measurement(rule, chosen)
+    found = material.calibration(measurement, grid, report, data=data, raises=raises)
     if accept or not found.doubts:
         pipeline.calibration = found
     else:
@@ -157,56 +99,6 @@ def calibrate(
             stacklevel=2,
         )
     return found
-
-
-def _search(
-    measurement: Measurement,
-    grid: Sequence[float],
-    choose: Callable[[str, Mapping[float, Cell]], AttributeWeight],
-    on_progress: OnProgress,
-) -> dict[str, AttributeWeight]:
-    """Return the weight of every attribute, and measure beyond the end where it lies there."""
-    cells: dict[str, dict[float, Cell]] = {name: {} for name in measurement.targets}
-    found: dict[str, AttributeWeight] = {}
-    wanted: dict[str, Sequence[float]] = dict.fromkeys(cells, grid)
-    for start, end in pairwise((0.0, *_ROUNDS)):
-
-        def report_round(share: float, low: float = start, high: float = end) -> None:
-            on_progress(low + (high - low) * share)
-
-        try:
-            measured = measurement.cells(wanted, report_round)
-        except InputError:  # a weight beyond the end that the rule does not have, or that breaks
-            if not found:
-                raise
-            break
-        for name, own in measured.items():
-            if own:
-                cells[name] = dict(sorted((cells[name] | own).items()))
-                found[name] = choose(name, cells[name])
-        wanted = {name: _beyond(own) for name, own in found.items()}
-        if not any(wanted.values()):
-            break
-    on_progress(1.0)
-    return found
-
-
-def _beyond(own: AttributeWeight) -> list[float]:
-    """Return the next weight beyond the end where a weight lies, if it does."""
-    (first, *_), *_, (last, *_) = own.curve
-    if not own.is_at_end:
-        return []
-    return [1.5 * last] if own.weight > (first + last) / 2 else [first / 2] * (first > 0)
-
-
-def _resamples(asked: int, total: int, seed: int) -> Counts:
-    """Resample the images with counterfactuals, and the others, each among themselves."""
-    parts = [
-        Bootstrap(n, resamples=_RESAMPLES, seed=stream_seed(seed, "resample", part)).counts
-        for part, n in (("asked", asked), ("others", total - asked))
-        if n
-    ]
-    return np.concatenate(parts, axis=1)
 
 
 def checked_search(
@@ -227,6 +119,14 @@ def checked_search(
             got=str(sampling),
             do="give a guidance without anchor=true, such as fcfg:affected=1,invariant=1",
         )
+    grid = checked_weights(weights)
+    for weight in (*grid, 1.0):  # refuses weights that the rule does not have
+        rule = with_weights(rule, dict.fromkeys(space.names, weight))
+    return rule, grid
+
+
+def checked_weights(weights: Sequence[float | str]) -> list[float]:
+    """Return the weights to measure first; refuse what cannot be searched."""
     try:
         grid = [float(weight) for weight in weights]
     except ValueError:  # of the command line
@@ -238,6 +138,4 @@ def checked_search(
             got=list(weights),
             do=f"{', '.join(map(str, WEIGHTS))} are the default",
         )
-    for weight in (*grid, 1.0):  # refuses weights that the rule does not have
-        rule = with_weights(rule, dict.fromkeys(space.names, weight))
-    return rule, grid
+    return grid

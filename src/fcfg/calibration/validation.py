@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fcfg.calibration.run import TrueCounterfactual
+from fcfg.calibration.material import TrueCounterfactual
 from fcfg.causal.attributes import AttributeSpace, Continuous, Table
 from fcfg.datasets import portraits
 from fcfg.datasets.base import Examples, OnProgress, silent

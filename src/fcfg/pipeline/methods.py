@@ -18,15 +18,23 @@ class Method(Record):
     """A method at its best sampling, with a calibrated weight for every attribute."""
 
     guidance: str  #: with the searched weight at 1, as text
+    variant: str = ""  #: options in which it differs from what is published, as text
     sampling: str  #: solver, grid and steps, as text
     published: str = ""  #: the guidance with the weight that its authors use, as text
     weights: dict[str, WeightEstimate] = Field(min_length=1)
     errors: dict[str, Number]  #: on validation images, by attribute, see :attr:`Methods.criterion`
+    at_end: tuple[str, ...] = ()
+    """Attributes whose weight lies at an end of those measured: others may be better."""
 
     @property
     def error(self) -> float:
         """The mean error over attributes."""
         return fmean(self.errors.values())
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """What is smallest for the best method: whether a weight is in doubt, and the error."""
+        return bool(self.at_end), self.error
 
     def guidance_for(self, name: str, weight: float | None = None) -> Guidance:
         """Return the guidance of an intervention, with its calibrated or with another weight."""
@@ -68,5 +76,5 @@ class Methods(StoredRecord):
 
     @property
     def best(self) -> str:
-        """The name of the method with the smallest error."""
-        return min(self.methods, key=lambda name: self.methods[name].error)
+        """The name of the best method."""
+        return min(self.methods, key=lambda name: self.methods[name].rank)
