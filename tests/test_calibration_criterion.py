@@ -43,7 +43,7 @@ def weight(
 ) -> AttributeWeight:
     """The weight of the first attribute, where the judge reads so on answers of each weight."""
     nothing = np.full((len(to), 3), np.nan)
-    cells = {w: Cell(read(w), nothing, nothing[:, 0]) for w in (0.5, 1.0, 1.5, 2.0, 3.0)}
+    cells = {w: Cell(read(w), nothing, *nothing.T[:2]) for w in (0.5, 1.0, 1.5, 2.0, 3.0)}
     return real.weight(real.space.names[0], to, cells, None, **options)
 
 

@@ -37,6 +37,7 @@ class Cell:
     """In drawn worlds: mean absolute error, error on changed pixels, change of these pixels;
     otherwise NaN."""
     distances: Float[np.ndarray, "image"]  #: mean absolute distance from the factual image
+    rows: Float[np.ndarray, "image"]  #: of the network
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +111,8 @@ class Measurement:
             errors = np.stack([found.mae, found.missed, found.changed], axis=1)
         values = space.parse(answer.pair.attributes)
         readings = readings_of(space, self.judge.read(images), values)
-        return Cell(readings, errors, image_mae(images, factual))
+        rows = np.array(answer.pair.spent, dtype=np.float64)
+        return Cell(readings, errors, image_mae(images, factual), rows)
 
 
 def readings_of(

@@ -20,9 +20,9 @@ WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 class _Method(BaseModel, frozen=True, extra="forbid"):
     guidance: str  #: with the weights of its authors
-    under: str = "any"  #: samplings
-    variants: str | None = None  #: options that are tried, too
-    few: str = "later starts"  #: samplings of the variants
+    under: tuple[str, ...] = ("dpm", "ddim", "latest")  #: samplings
+    variants: str = "of any"  #: options that are tried, too, if there are any
+    few: str = "late"  #: samplings of the variants
 
 
 class _Table(BaseModel, frozen=True, extra="forbid"):
@@ -73,7 +73,7 @@ def candidates(
     """Return what is tried of each method; unknown names are refused.
 
     >>> [(own.variant, own.sampling) for own in candidates(["LEDITS++"])["LEDITS++"]][3:5]
-    [('', 'ddpm quadratic:0.8 11'), ('mask=0.5', 'ddpm uniform:0.8 20')]
+    [('', 'ddpm:1.0 quadratic:0.8 11'), ('mask=0.5', 'ddpm:1.0 uniform:0.8 20')]
 
     Args:
         names: Names of methods.
@@ -84,17 +84,17 @@ def candidates(
         raise InputError("methods", expected=expected, got="none", do=do)
     for name in names:
         check_among("methods", name, METHODS)
-    given = None if samplings is None else tuple(str(as_sampling(each)) for each in samplings)
-    return {name: _of(name, given) for name in dict.fromkeys(names)}
+    return {name: _of(name, samplings) for name in dict.fromkeys(names)}
 
 
-def _of(name: str, given: tuple[str, ...] | None) -> list[Candidate]:
+def _of(name: str, given: Sequence[SamplingLike] | None) -> list[Candidate]:
     method = _TABLE.methods[name]
-    own, few = (given or _TABLE.samplings[group] for group in (method.under, method.few))
-    guidance = Guidance.parse(method.guidance)
-    found = [Candidate(name, "", guidance, sampling) for sampling in own]
-    for options in _TABLE.variants[method.variants] if method.variants else ():
+    guidance, known = Guidance.parse(method.guidance), _TABLE.samplings
+    under = given or [text for group in method.under for text in known[group]]
+    found = [Candidate(name, "", guidance, str(as_sampling(each))) for each in under]
+    for options in _TABLE.variants.get(method.variants, ()):
         text = ";".join(f"{option}={value}" for option, value in options.items())
         changed = guidance.replace(**options)
-        found += [Candidate(name, text, changed, sampling) for sampling in few]
+        few = given or known[method.few]
+        found += [Candidate(name, text, changed, str(as_sampling(each))) for each in few]
     return found

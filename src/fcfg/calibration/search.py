@@ -18,11 +18,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from fcfg.calibration.material import Material, TrueCounterfactual
@@ -53,8 +56,6 @@ class Tried:
     candidate: Candidate
     images: int  #: with counterfactuals
     method: Method  #: its record
-    distances: Mapping[str, float]
-    """Mean absolute distance from the image at calibrated weights, by attribute."""
 
 
 def compare_methods(
@@ -166,27 +167,30 @@ def _tried(
     key = [material.about, repr(candidate.guidance), candidate.sampling, list(grid), __version__]
     entry = None if material.store is None else material.store.get(*key)
     if entry is None:
-        entry = _measured(candidate, material, grid, on_progress)
+        entry = {"numbers": _measured(candidate, material, grid, on_progress)}
         if material.store is not None:
             material.store.put(entry, *key)
     on_progress(1.0)
-    own = {name: entry[name].tolist() for name in material.targets}
+    names, numbers = list(material.targets), entry["numbers"].T.tolist()
+    weights, errors, distances, rows, at_end = numbers[:3], *numbers[3:]
+    estimates = (WeightEstimate(weight=w, low=a, high=b) for w, a, b in zip(*weights, strict=True))
     method = Method(
-        guidance=repr(with_weights(candidate.guidance, dict.fromkeys(own, 1.0))),
+        guidance=repr(with_weights(candidate.guidance, dict.fromkeys(names, 1.0))),
         variant=candidate.variant,
         sampling=candidate.sampling,
         published=candidate.published,
-        weights={n: WeightEstimate(weight=w, low=a, high=b) for n, (w, a, b, *_) in own.items()},
-        errors={name: error for name, (*_, error, _, _) in own.items()},
-        at_end=tuple(name for name, (*_, is_at_end) in own.items() if is_at_end),
+        weights=dict(zip(names, estimates, strict=True)),
+        errors=dict(zip(names, errors, strict=True)),
+        distances=dict(zip(names, distances, strict=True)),
+        rows=fmean(rows),
+        at_end=tuple(compress(names, at_end)),
     )
-    distances = {name: distance for name, (*_, distance, _) in own.items()}
-    return Tried(candidate, len(material.images), method, distances)
+    return Tried(candidate, len(material.images), method)
 
 
 def _measured(
     candidate: Candidate, material: Material, grid: Sequence[float], on_progress: OnProgress
-) -> dict[str, Tensor]:
+) -> Float[Tensor, "attribute number"]:
     """Calibrate a candidate, and measure its answers at the calibrated weights."""
     sampling = as_sampling(candidate.sampling)
     rule, weights = checked_search(candidate.guidance, sampling, grid, material.pipeline.space)
@@ -194,12 +198,12 @@ def _measured(
     found = material.calibration(measurement, weights, lambda s: on_progress(_CALIBRATING * s))
     chosen = {name: [own.weight] for name, own in found.attributes.items()}
     cells = measurement.cells(chosen, lambda s: on_progress(_CALIBRATING + (1 - _CALIBRATING) * s))
-    entry: dict[str, Tensor] = {}
+    numbers: list[list[float]] = []
     for name, own in found.attributes.items():
         cell = cells[name][own.weight]
         _, missed, changed = cell.errors.sum(axis=0)
         distance = cell.distances.mean()
         error = missed / max(changed, 1e-9) if name in material.true else distance
-        values = [own.weight, own.low, own.high, error, distance, own.is_at_end]
-        entry[name] = torch.tensor(values, dtype=torch.float64)
-    return entry
+        numbers.append([own.weight, own.low, own.high, error, distance, cell.rows.mean()])
+        numbers[-1].append(own.is_at_end)
+    return torch.tensor(numbers, dtype=torch.float64)

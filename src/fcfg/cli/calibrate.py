@@ -10,7 +10,6 @@ from fcfg.cli.options import Given, options_of, with_options
 
 if TYPE_CHECKING:
     from fcfg.pipeline.calibration import Calibration, WeightEstimate
-    from fcfg.storage import StoredRecord
 
 _IMAGES = {"cpu": 24, "cuda": 512}  # by default
 _TRUSTED = {"cpu": 100, "cuda": 256}  # images for thresholds of trust
@@ -27,6 +26,7 @@ def calibrate(
         defaults={"cache": Path("runs/calibrations")},
     ),
     computing: Computing = computing_by("batch_size precision device"),
+    methods: str | None = None,
     images: int | None = None,
     data: Path | None = None,
     out: Path | None = None,
@@ -40,33 +40,46 @@ def calibrate(
     calibration resumes with the same command. On the same images, thresholds are measured by which
     'fcfg generate' says which answers not to trust.
 
+    With --methods, every method is first calibrated under several samplings and in several
+    variants. What was found is kept in methods.json and methods.csv, and the best method is the
+    one whose weights are chosen.
+
     Examples:
       fcfg calibrate runs/faces
+      fcfg calibrate runs/faces --methods all
+      fcfg calibrate runs/faces --methods 'FCFG plain,contrast drawn,FlowEdit'
       fcfg calibrate runs/faces --guidance 'cfg:1;anchor=true' --images 1000
       fcfg calibrate runs/faces --sampling 'dpm-2m karras 20' --weights 1,1.5,2,3,5
       fcfg calibrate portraits --images 16 --out mine
 
     Options:
+        methods: Compare methods, named with commas between them, or 'all', and take the best;
+            --sampling is then the only one that is tried.
         images: Largest number of images; more make the intervals shorter. By default 512 on a GPU,
             24 on a CPU.
         out: Folder of calibration.json: by default that of the model, which then uses it; for a
             shipped model runs/calibrate/NAME.
     """
-    from fcfg.calibration import WEIGHTS, choose_images
+    from fcfg.calibration import WEIGHTS, Tried, choose_images, compare_methods
     from fcfg.calibration import calibrate as run
     from fcfg.calibration.run import checked_search
+    from fcfg.cli.comparing import TABLE, print_methods, to_csv, wanted_methods
     from fcfg.cli.progress import ProgressReporter, resumable
     from fcfg.evaluation.measurements import judge_of
     from fcfg.guidance import Guidance
     from fcfg.model.thresholds import Thresholds
     from fcfg.pipeline.calibration import Calibration
+    from fcfg.pipeline.methods import Methods
     from fcfg.pipeline.plans import DEFAULT_GUIDANCE, chosen_sampling
+    from fcfg.sampling import as_sampling
     from fcfg.storage import shipped
+    from fcfg.support.files import write_atomically
     from fcfg.support.outputs import Outputs, make_folder
     from fcfg.support.progress import share_bar
     from fcfg.trust import trust_thresholds
 
     target, seed, accept = computing.target, asked["seed"], asked.pop("accept")
+    wanted = None if methods is None else wanted_methods(methods, asked)
     rule = Guidance.parse(asked["guidance"]) if "guidance" in asked else DEFAULT_GUIDANCE
     chosen = chosen_sampling(asked["sampling"], None, rule.anchor, rule.drawn_noise)
     pipeline = load_pipeline(model, "fcfg calibrate").to(target).prepare(computing.precision)
@@ -80,28 +93,45 @@ def calibrate(
     is_own = folder.resolve() == pipeline.folder.resolve()
     digest = Calibration.digest(pipeline.denoiser)
     subject = f"{digest} {search} {chosen} {count} {seed} {data and data.resolve()}"
+    subject += "" if wanted is None else f" {wanted}"
     raised = {None: " raised if many", True: " at least real", False: ""}
     subject += raised[asked.get("at_least_real")]
     outputs = Outputs(folder, "calibrate", subject, overwrite)
 
-    def write(record: StoredRecord) -> None:
-        if is_own:
-            record.save(folder)
-        else:
-            outputs.write({record.file: record.to_bytes()})
+    def write(files: dict[str, bytes]) -> None:
+        if not is_own:
+            outputs.write(files)
+            return
+        for name, content in files.items():
+            write_atomically(folder / name, content)
 
     if not is_own:
-        outputs.check([Calibration.file, Thresholds.file])
+        further = () if wanted is None else (Methods.file, TABLE)
+        outputs.check([Calibration.file, Thresholds.file, *further])
     with ProgressReporter() as reporter:
         found = choose_images(pipeline, count, seed=seed, data=data, on_progress=reporter.progress)
     size = computing.rows(pipeline, found.images.shape[2:])
     these = pipeline, found.images, found.attributes
     about: dict[str, Any] = {"data": found.data, "batch_size": size}
     make_folder(folder)
-    print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
     before = pipeline.calibration
     measured = f"what is measured is in {asked['cache']}"
-    with resumable(lambda: f"{measured}, run the same command to resume") as on_progress:
+    told = f"{measured}, run the same command to resume"
+    if wanted is not None:
+        print(f"{found.count} images, {len(wanted['methods'])} methods, on {target}", flush=True)
+        wanted |= {name: asked[name] for name in ("weights", "seed", "cache")}
+        wanted |= {"count": found.count, "truth": found.truth, **about}
+        tried: list[Tried] = []
+        with resumable(lambda: told) as on_progress:
+            progress: dict[str, Any] = {"on_progress": on_progress, "on_tried": tried.append}
+            compared = compare_methods(*these, **wanted, **progress)
+        print_methods(compared)
+        write({Methods.file: compared.to_bytes(), TABLE: to_csv(tried)})
+        best = compared.methods[compared.best]
+        rule, chosen = Guidance.parse(best.guidance), as_sampling(best.sampling)
+        asked |= {"guidance": rule, "sampling": chosen}
+    print(f"{found.count} images, {rule}, {chosen}, on {target}", flush=True)
+    with resumable(lambda: told) as on_progress:
         about |= {"on_progress": on_progress}
         known = {"count": found.count, "truth": found.truth, "accept": True}  # or not, below
         calibration = run(*these, **asked, **known, **about)
@@ -110,10 +140,11 @@ def calibrate(
     if is_kept:
         pipeline.calibration = before
     else:
-        write(calibration)
+        write({calibration.file: calibration.to_bytes()})
     with share_bar() as on_progress:
         about |= {"on_progress": on_progress}
-        write(trust_thresholds(*these, count=_TRUSTED[target], **about))
+        thresholds = trust_thresholds(*these, count=_TRUSTED[target], **about)
+    write({thresholds.file: thresholds.to_bytes()})
     if is_kept:
         names = pipeline.space.names
         settings = {repr(pipeline.plan([name]).setting): None for name in names}

@@ -23,6 +23,9 @@ class Method(Record):
     published: str = ""  #: the guidance with the weight that its authors use, as text
     weights: dict[str, WeightEstimate] = Field(min_length=1)
     errors: dict[str, Number]  #: on validation images, by attribute, see :attr:`Methods.criterion`
+    distances: dict[str, Number] = Field(default_factory=dict)
+    """Mean absolute distance of the answers from the images, by attribute."""
+    rows: Number | None = None  #: network evaluations of an answer, on average
     at_end: tuple[str, ...] = ()
     """Attributes whose weight lies at an end of those measured: others may be better."""
 
