@@ -126,6 +126,14 @@ def test_what_a_model_cannot_answer_is_refused(model: AnyModel) -> None:
     action = model.act(table, FLIP)
     refused("abduction").by(model.predict, FACES.images, action)
     refused("nothing").by(model.parse_setting, "nothing:1")
+    with refused(
+        "counterfactual, keyword", "'plan'", "'any_size'", "got 'batchsize'", "batch_size"
+    ):
+        answer(model, batchsize=4)
+    refused("abduct, keyword", "resize").by(model.abduct, FACES.images, table, resizing=True)
+    refused("predict, keyword", "on_step").by(model.predict, None, None, plam=1)
+    refused("reverse, keyword", "'keys'", "progress").by(model.reverse, None, key=[1])
+    refused("prepare, keyword", "compile").by(model.prepare, compiled=True)
 
 
 def sampled(model: AnyModel) -> list[str]:

@@ -31,7 +31,7 @@ from fcfg.model.parts import AbstractModel
 from fcfg.sampling import OnStep, SamplingLike
 from fcfg.sheet import figure
 from fcfg.storage import Storage, load_model, save_model
-from fcfg.support.errors import InputError, check_batch_size, check_is
+from fcfg.support.errors import InputError, check_batch_size, check_is, check_keywords
 from fcfg.support.images import ImagesLike
 from fcfg.support.pictures import SUFFIXES
 from fcfg.support.progress import steps_shown
@@ -123,6 +123,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
             **options: Keys and sizes of the images, rows per call, callback and bar, see
                 :class:`fcfg.model.Options`.
         """
+        check_keywords(self.abduct, options, Options.__annotations__)
         factual, work = read_factual(self, images, attributes, **options)
         plan = self.plan(()) if plan is None else plan
         with _working(1, 0, 1, **work) as run:
@@ -168,6 +169,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
             plan: Result of :meth:`plan`, or a setting; by default that of the model.
             **work: Rows per call, callback and bar, see :class:`fcfg.model.Work`.
         """
+        check_keywords(self.predict, work, Work.__annotations__)
         check_is("abduction", abduction, self.inferred, "the result of model.abduct")
         check_is("action", action, Action, "the result of model.act")
         if not isinstance(plan, Plan):
@@ -200,6 +202,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
         Arguments are those of :meth:`abduct` and :meth:`act`; a ``plan`` is that of :meth:`plan`,
         or arguments for it. A model may override it to take these arguments as its own.
         """
+        check_keywords(self.counterfactual, options, Options.__annotations__)
         # Cheap checks come first, so that a bad question fails before hours of work.
         factual, work = read_factual(self, images, attributes, do, **options)
         action = self.act(factual.attributes, do, seed=seed, keys=factual.keys)
@@ -215,6 +218,7 @@ class CounterfactualModel(AbstractModel, Generic[AbductionT, SettingT, AnswerT])
         a recipient of the answers does not have; ``None`` draws them anew, by a digest of the
         pixels that go back.
         """
+        check_keywords(self.reverse, work, Work.__annotations__)
         check_is("pair", pair, AbstractCounterfactual, "the result of model.counterfactual")
         there = pair.abduction
         own = there.keys if isinstance(keys, str) and keys == "same" else keys

@@ -23,7 +23,7 @@ from fcfg.model.card import Facts, write_card
 from fcfg.model.thresholds import Thresholds
 from fcfg.storage import Storage, load_model, read_words, save_model
 from fcfg.storage.hub import CARD, HubName
-from fcfg.support.errors import InputError, check_is
+from fcfg.support.errors import InputError, check_is, check_keywords
 from fcfg.support.images import ImagesLike, pixel_range_is_known, read_images
 
 
@@ -117,6 +117,7 @@ class AbstractModel(ABC):
             precision: 'float32', 'tf32', 'bf16', or 'auto': tf32 on a GPU, float32 on a CPU.
             **how: Compilation and CUDA graphs, see :class:`fcfg.model.Preparation`.
         """
+        check_keywords(self.prepare, how, Preparation.__annotations__)
         return self
 
     def fitting_rows(self, size: tuple[int, ...]) -> int:

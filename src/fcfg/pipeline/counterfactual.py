@@ -54,7 +54,7 @@ from fcfg.pipeline.records import Abduction, Counterfactual
 from fcfg.pipeline.runtime import Execution, StepRecorder, fitting_rows, prepare_denoiser
 from fcfg.sampling import PRESETS, SamplingLike, as_sampling
 from fcfg.storage import ModelConfig, register_kind
-from fcfg.support.errors import InputError, check_is, short
+from fcfg.support.errors import InputError, check_is, check_keywords, short
 from fcfg.support.hashing import digest_of
 from fcfg.support.images import ImagesLike
 
@@ -220,6 +220,7 @@ class CounterfactualPipeline(CounterfactualModel[Abduction, Guidance, Counterfac
         Answers differ only by rounding, most with bf16. The sampler stays in float32. Torch's
         switches for TF32 are set, which hold for the whole process: the last call counts.
         """
+        check_keywords(self.prepare, how, Preparation.__annotations__)
         return self._prepared(Execution(precision, **how))
 
     def _prepared(self, execution: Execution) -> Self:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
+from inspect import Parameter, signature
 from numbers import Integral
 from types import ModuleType
 from typing import Any
@@ -126,6 +127,16 @@ def check_among(subject: str, name: object, known: Iterable[str]) -> None:
     if name not in known:
         expected, do = f"one of {quoted(known)}", nearest(str(name), known)
         raise InputError(subject, expected=expected, got=repr(name), do=do)
+
+
+def check_keywords(
+    call: Callable[..., object], given: Iterable[str], further: Iterable[str]
+) -> None:
+    """Refuse keywords that a public function does not take, beside further ones than its own."""
+    own = signature(call).parameters.values()
+    known = [*(each.name for each in own if each.kind is Parameter.KEYWORD_ONLY), *further]
+    for name in given:
+        check_among(f"{call.__name__}, keyword", name, known)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
