@@ -179,6 +179,29 @@ def test_names_and_options_that_have_no_text_form_are_refused() -> None:
     assert set(SOLVERS) == {"ddim", "ddpm", "fixed-point", "dpm-2m", "heun", "bdia"}
 
 
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda eps, state: eps, "got Tensor;"),
+        (lambda eps, state: Prediction(clean=eps, renoise=eps), "got Prediction;"),
+        (lambda eps, state: (eps, state), "got Tensor and tuple;"),
+        (lambda eps, state: (Prediction(clean=eps, renoise=eps), None), "got Prediction and None"),
+        (lambda eps, state: (), "got an empty tuple;"),
+        (lambda eps, state: None, "got NoneType;"),
+    ],
+)
+def test_what_a_rule_returns_that_is_no_prediction_is_refused_by_its_name(made, said) -> None:
+    @dataclass(frozen=True)
+    class Wrong(Late):
+        def combine(self, x_t, step, null, groups, weights, state) -> Any:
+            return made(null, state)
+
+    with refused("guidance rule Wrong, combine", "a Prediction and the new state", said):
+        answer(Guidance.of(Wrong(), 3.0))
+    with refused("guidance rule Wrong, combine", said):
+        answer(Guidance.of(Wrong(), 3.0).replace(tolerance=0.1))
+
+
 def test_what_is_no_rule_or_has_two_kinds_of_weights_is_refused() -> None:
     refused("guidance", "a rule").by(Guidance.of, "cfg", 3.0)
     for values, weights in (([3.0], {"affected": 2.0}), ([], {})):

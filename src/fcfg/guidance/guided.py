@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool
@@ -15,11 +16,13 @@ from fcfg.diffusion.prediction import (
     Evaluations,
     Images,
     Predicted,
+    Prediction,
     State,
     Step,
     TwoStagePredictor,
 )
-from fcfg.guidance.rule import AbstractRule
+from fcfg.guidance.rule import AbstractRule, Groups
+from fcfg.support.errors import InputError
 
 
 class GuidedPredictor(TwoStagePredictor):
@@ -64,5 +67,20 @@ class GuidedPredictor(TwoStagePredictor):
         if not step.guided:
             return self._plain.combine(x, step, evaluations, state)
         null, groups = evaluations[0], evaluations[1:]
-        prediction, state = self.rule.combine(x, step, null, groups, step.weights, state)
+        prediction, state = self.guide(x, step, null, groups, state)
         return replace(prediction, rows=self.groups + 1), state
+
+    def guide(
+        self, x: Images, step: Step, null: Images, groups: Groups, state: State
+    ) -> Predicted:
+        """Ask the rule, which may be a user's own; refuse what is no prediction with a state."""
+        made: Any = self.rule.combine(x, step, null, groups, step.weights, state)
+        parts = made if isinstance(made, tuple) else (made,)
+        if len(parts) != 2 or not all(map(isinstance, parts, (Prediction, tuple))):
+            raise InputError(
+                f"guidance rule {type(self.rule).__name__}, combine",
+                expected="a Prediction and the new state, a tuple of tensors",
+                got=" and ".join(type(each).__name__ for each in parts) or "an empty tuple",
+                do="return Prediction(clean=eps, renoise=eps), state",
+            )
+        return made
