@@ -80,8 +80,8 @@ def test_what_is_wrong_is_one_line_and_data_may_lie_elsewhere(elsewhere: Path, c
         "portraits --data faces": "--data",
     }.items():
         refused_line(["train", *words.split()], subject, capsys)
-    assert set(elsewhere.rglob("*")) == before
     refused_line(["train", "faces.yaml", "--part", "scm"], "data, path", capsys)
+    assert set(elsewhere.rglob("*")) == before
     assert main(["train", "faces.yaml", "--part", "scm", "--data", "moved"]) == 0
 
 
@@ -220,6 +220,24 @@ def test_what_has_learned_nothing_has_no_data_and_a_digest_may_be_deleted(
     shutil.rmtree(elsewhere / "runs/faces/training/state")
     assert main(words) == 0
     assert digests.read_text() == whole
+
+
+def test_a_run_that_is_refused_leaves_no_folder_and_one_that_is_begun_stays(
+    elsewhere: Path, capsys
+) -> None:
+    words = ["train", str(strangers_folder(elsewhere)), "--part", "scm", "--out", "own/run"]
+    (elsewhere / "own").mkdir()
+    (elsewhere / "own/notes.txt").touch()
+    picture = (elsewhere / "faces/5.png").read_bytes()
+    (elsewhere / "faces/5.png").write_bytes(b"no picture")
+    assert "1 that cannot: '5.png'" in refused_at_last(capsys, *words[1:])
+    assert [path.name for path in (elsewhere / "own").iterdir()] == ["notes.txt"]
+    (elsewhere / "faces/5.png").write_bytes(picture)
+    assert main(words) == 0
+    (elsewhere / "faces/5.png").write_bytes(b"no picture")
+    before = set((elsewhere / "own").rglob("*"))
+    assert "1 that cannot: '5.png'" in refused_at_last(capsys, *words[1:])
+    assert set((elsewhere / "own").rglob("*")) == before
 
 
 def test_pictures_that_cannot_be_read_are_refused_or_left_out(elsewhere: Path, capsys) -> None:

@@ -21,7 +21,7 @@ from fcfg.datasets.base import Examples, Splits
 from fcfg.model import AnyModel
 from fcfg.sheet import sheet
 from fcfg.support.errors import InputError, check_among
-from fcfg.support.files import single_writer, write_atomically
+from fcfg.support.files import write_atomically
 from fcfg.support.hashing import stream_seed
 from fcfg.support.images import images_from_bytes
 from fcfg.support.progress import Reporter
@@ -70,7 +70,7 @@ def train(
     reporter = reporter if reporter is not None and main else Reporter()
     workspace = Workspace(out, config)
     workspace.prepare()
-    with single_writer(workspace.folder) if main else nullcontext(), stop.listening():
+    with workspace.owned() if main else nullcontext(), stop.listening():
         if main:
             workspace.claim()
         trackers = config.run.trackers if main else ()

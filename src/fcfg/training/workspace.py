@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,7 @@ from fcfg.storage import replaced_files
 from fcfg.storage.kinds import find_kind
 from fcfg.support.config_files import parse_json, read_text, to_yaml
 from fcfg.support.errors import InputError
-from fcfg.support.files import remove_unfinished, write_atomically
+from fcfg.support.files import remove_unfinished, single_writer, write_atomically
 from fcfg.support.outputs import check_same, make_folder
 from fcfg.training.config import TrainingConfig, read_config
 from fcfg.training.kinds import Scales
@@ -41,6 +44,7 @@ class Workspace:
         self.out = out
         self.config = config
         self.folder = out / "training"
+        self._new = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
 
     def checkpoints(self, part: str) -> Checkpoints:
         """Return the checkpoints of a part."""
@@ -50,6 +54,20 @@ class Workspace:
         """Make the folder; refuse one in which the pipeline cannot be saved."""
         replaced_files(self.out)
         make_folder(self.folder)
+
+    @contextmanager
+    def owned(self) -> Generator[None]:
+        """Lock the folder; remove what is new if the run is refused before a checkpoint."""
+        with single_writer(self.folder):
+            try:
+                yield
+            except InputError:
+                if self._new and not self._is_begun:
+                    rmtree(self.folder, ignore_errors=True)
+                    with suppress(OSError):  # not empty
+                        for path in self._new[1:]:
+                            path.rmdir()
+                raise
 
     def claim(self) -> None:
         """Write the configuration, or refuse to resume with a different one."""
@@ -74,13 +92,16 @@ class Workspace:
     def claim_data(self, splits: Splits, on_progress: OnProgress) -> None:
         """Write digests of the images and their labels, or refuse to resume with others."""
         path, digests = self.folder / "data.json", _digests(splits, on_progress)
-        is_begun = any(self.checkpoints(part).steps() for part in self.config.parts)
-        if path.exists() and is_begun:
+        if path.exists() and self._is_begun:
             subject, do = f"run {self.out}, {path.name}", "delete it, if the data are the same"
             before = parse_json(read_text(path, subject, expected="digests"), subject, do=do)
             do = "choose another --out, or go back to the old data"
             check_same(f"run {self.out}", before, digests, do=do)
         write_atomically(path, json.dumps(digests, indent=1).encode())
+
+    @property
+    def _is_begun(self) -> bool:
+        return any(self.checkpoints(part).steps() for part in self.config.parts)
 
     def publish(self, steps: dict[str, int]) -> None:
         """Save the model from the latest checkpoints, once its networks have one.
