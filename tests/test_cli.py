@@ -321,7 +321,12 @@ def test_all_that_is_wrong_with_a_request_is_said_at_once(model, faces, capsys) 
     do = "--do agee=1,smilin=1,hair=blue"
     said(f"gone.png {do} --guidance cgf:3", "'agee'", "'smilin'", "'cfg'?", "file: 'gone.png'")
     how = "--device gpu --sampling papr --precision fp16"
-    said(f"gone.png {do} {how}", "device: expected", "'paper'?", "precision: expected")
+    said(
+        f"gone.png {do} {how}",
+        "got 'gpu'; did you mean 'cuda'?",
+        "'paper'?",
+        "precision: expected",
+    )
     faces[0].write_bytes(b"no picture")
     said("faces --do age=1,hair=blue", "'blue'")
     said("faces --do age=1 --attributes agee=3", "'agee'", "anna.png")

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fcfg.cli.options import options_of
-from fcfg.support.errors import InputError, check_among, check_integer, together
+from fcfg.support.errors import InputError, check_among, check_integer, quoted, together
 
 if TYPE_CHECKING:
     from fcfg.model import AnyModel
@@ -38,7 +38,11 @@ class Computing:
 
         from fcfg.pipeline.runtime import own_gpu
 
-        check_among("device", self.device, (AUTO, "cpu", "cuda"))
+        known = AUTO, "cpu", "cuda"
+        if self.device.lower() == "gpu":  # of which 'cpu' is the nearest name
+            expected, do = f"one of {quoted(known)}", "did you mean 'cuda'?"
+            raise InputError("device", expected=expected, got=repr(self.device), do=do)
+        check_among("device", self.device, known)
         there = torch.cuda.is_available()
         if self.device == "cuda" and not there:
             wanted = "cpu or auto, since torch finds no GPU here"
