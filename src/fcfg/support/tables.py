@@ -87,7 +87,12 @@ def read_columns(path: Path, wanted: Iterable[str] | None = None) -> dict[str, l
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
             return _columns(path, _rows(path, file), wanted)
-    except (csv.Error, UnicodeDecodeError, EOFError, OSError) as error:
+    except UnicodeDecodeError as error:
+        got = f"another encoding: the byte 0x{error.object[error.start]:02x}"
+        do = "save it as 'CSV UTF-8' in a spreadsheet, or convert a table in Latin-1 with: "
+        do += "iconv -f LATIN1 -t UTF-8 OLD > NEW"
+        raise InputError(str(path), expected="a table in UTF-8", got=got, do=do) from error
+    except (csv.Error, EOFError, OSError) as error:
         expected = "a comma-separated table in UTF-8 that can be read"
         got = getattr(error, "strerror", None) or f"{error}"
         do = "save or download it again" if os.path.isfile(path) else "check the path"
