@@ -335,8 +335,9 @@ def test_findings_are_printed_one_a_line_and_errors_exit_with_one(tmp_path, caps
 def test_what_cannot_be_looked_at_exits_with_two(tmp_path: Path, capsys) -> None:
     file = tmp_path / "c.yaml"
     for text, fragment in {
-        "data: {format: embed}": "'data.format': expected 'folder', got 'embed'",
-        "- a list": "write one with --init",
+        "data: {format: embed}": "got 'embed'; start 'fcfg train', which checks them before",
+        "extends: portraits": "c.yaml, data.format: expected 'folder', the data checked here",
+        "- a list": "`fcfg data check DIR --init my.yaml`",
         "data: 3": "'data': expected a valid dictionary",
         "attributes: {age: 3}": "'attributes.age'",
         "data: {size: 8, size: 16}": "'size' twice, in line 1",

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from fcfg.cli.options import Given, options_of, with_options
+from fcfg.support.errors import InputError
 from fcfg.support.files import write_atomically
 from fcfg.support.outputs import Outputs, check_file
 
@@ -121,14 +122,20 @@ def _options(
 
     from fcfg.causal.attributes import AttributeSpace
     from fcfg.datasets.folder import FolderData
-    from fcfg.support.config_files import read_yaml, validate
+    from fcfg.support.config_files import validate
+    from fcfg.training.config import read_values
 
     class Sections(BaseModel):
         data: FolderData = FolderData()
         attributes: dict[str, dict[str, Any]] | None = None
 
-    how = {"expected": "a training configuration", "do": "write one with --init"}
-    values = {} if config is None else read_yaml(config, str(config), **how)
+    values = {} if config is None else read_values(str(config))[0]
+    section = values.get("data")
+    kind = section.get("format", "folder") if isinstance(section, dict) else "folder"
+    if kind != "folder":
+        do = "start 'fcfg train', which checks them before its first step"
+        about = f"{config}, data.format"
+        raise InputError(about, expected="'folder', the data checked here", got=repr(kind), do=do)
     sections = validate(Sections, values, str(config))
     stated, kinds = sections.data.model_dump(exclude_unset=True), sections.attributes
     space = None if kinds is None else AttributeSpace.from_config(kinds)

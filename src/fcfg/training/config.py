@@ -136,7 +136,7 @@ def read_config(
         overrides: Changes of the form ``a.b=c``, with values in YAML.
         data: Folder of the data, instead of ``data.path``.
     """
-    values, base = _read_values(source)
+    values, base = read_values(source)
     values.setdefault("name", Path(source).stem)
     together(*(partial(_override, values, override) for override in overrides))
     section = values.get("data")
@@ -148,8 +148,8 @@ def read_config(
     return config if data is None else config.model_copy(update={"data": config.data.at(data)})
 
 
-def _read_values(source: str) -> tuple[dict[str, Any], Path]:
-    """Return the values of a preset or a file, and the folder at which its paths start."""
+def read_values(source: str) -> tuple[dict[str, Any], Path]:
+    """Return the unchecked values of a preset or a file, and where its relative paths start."""
     advice = "correct it; see the presets, or `fcfg data check DIR --init my.yaml`"
     subject, path = f"configuration '{source}'", Path(source)
     known = preset_files()
@@ -170,7 +170,7 @@ def _extended(values: dict[str, Any], subject: str) -> dict[str, Any]:
         return values
     base = values.pop("extends")
     check_among(f"{subject}, extends", base, presets())
-    return _merged(_read_values(base)[0], values)
+    return _merged(read_values(base)[0], values)
 
 
 def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
