@@ -308,7 +308,16 @@ def test_a_folder_of_ones_own_or_one_that_is_taken(model, faces, capsys) -> None
     found = Request((), do={"age": "*1.5", "hair": "red"}, model="runs/tiny").folder
     assert found == Path("counterfactuals/tiny/age=x1.5,hair=red")
     words = asking(model, "--out", "out", images=str(faces[0]))
-    assert main([*words, "--do", "age=80"]) == 0
+    for name in ("a.txt", "b.txt", "c", "d"):
+        (Path("out") / name).mkdir(parents=True)
+    said = (
+        "  out holds files of others, which stay as they are: 'a.txt', 'b.txt', 'c' and 1 more\n"
+    )
+    for _ in range(2):  # and no file of its own
+        assert said in typed(capsys, "", *words, "--do", "age=80").out
+    for path in [path for path in Path("out").iterdir() if path.is_dir()]:
+        path.rmdir()
+    assert "others" not in typed(capsys, "", *words, "--do", "age=80").out
     faces[0].write_bytes(b"no picture")
     assert "out out: expected one run" in refusal(capsys, *words, "--do", "age=81")
 

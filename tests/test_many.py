@@ -427,11 +427,17 @@ def test_the_command_answers_chunk_by_chunk_and_goes_on(
 ) -> None:
     out, how = tmp_path / "out", ("--do", "age=80", "--sampling", "2", "--no-reverse")
     words = ["generate", tiny_folder, inputs / "faces.tar", *how, "--out", out, "--device", "cpu"]
+    out.mkdir()
+    (out / "old.parquet").touch()
     text = said(capsys, *words, "--chunk", 8)
+    assert f"{out} holds files of others, which stay as they are: 'old.parquet'\n" in text
+    (out / "old.parquet").unlink()
     assert "21 pictures, " in text
     assert "ddim quadratic 2, on cpu; 3 of 3 parts are left" in text
     assert text.endswith(f"Written to {out}\n")
-    assert "; 0 of 3 parts are left" in said(capsys, *words, "--chunk", 8)
+    again = said(capsys, *words, "--chunk", 8)
+    assert "; 0 of 3 parts are left" in again
+    assert "others" not in again
     assert "one run (chunk: 8)" in said(capsys, *words, code=2)
     assert "--chunk: expected" in said(capsys, *words, "--chunk", 0, code=2)
     parquet.write_table(arrow.table({"image": [png(0), b"none"]}), tmp_path / "x.parquet")

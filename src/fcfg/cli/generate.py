@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fcfg.cli.computing import Computing, check_sampled, computing_by
 from fcfg.cli.options import Given, options_of, with_options
 from fcfg.support.errors import together
+from fcfg.support.outputs import others_in
 
 if TYPE_CHECKING:  # torch is not needed for help
     from fcfg.generation import PreparedRequest, Request, Result
@@ -118,7 +119,7 @@ def _in_chunks(
     """Answer chunk by chunk, in this process or by the workers of an engine."""
     from fcfg.cli.progress import resumable
     from fcfg.generation import parse_do
-    from fcfg.generation.many import answer_all, divide, workers_of
+    from fcfg.generation.many import MANIFEST, answer_all, divide, workers_of
     from fcfg.model import load
 
     engine = "dask" if address and not engine else engine
@@ -138,6 +139,8 @@ def _in_chunks(
     if computing.prints:
         parts = f"{left} of {len(division.chunks)} parts are left"
         print(f"{division.images} pictures, {division.plan}, on {device}; {parts}", flush=True)
+        if others := others_in(out, (), "part-", MANIFEST):
+            print(f"  {others}", flush=True)
 
     def kept() -> str:
         return f"whole parts are kept in {out}; run the same command to go on"
@@ -153,6 +156,7 @@ def _in_chunks(
 def _announce(prepared: PreparedRequest, device: str) -> None:
     """Print what will be done, and how the pictures were made to fit."""
     from fcfg.generation import finished_before
+    from fcfg.generation.record import files_of
 
     count, parts = len(prepared.pictures), prepared.request.shard[1]
     share = "" if parts == 1 else f" in {parts} parts"
@@ -165,6 +169,9 @@ def _announce(prepared: PreparedRequest, device: str) -> None:
     if finished := len(finished_before(prepared)[0]):
         own = len(prepared.own_rows)
         print(f"  {finished} of {own} are finished already; --overwrite makes them anew")
+    files = {file for row in range(count) for file in files_of(prepared, row).values()}
+    if others := others_in(prepared.out, files, "record"):
+        print(f"  {others}")
     sys.stdout.flush()
 
 

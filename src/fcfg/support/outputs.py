@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -94,6 +94,14 @@ def already_there(folder: Path, names: list[str]) -> InputError:
     expected, got = "a folder without these files", listed(names, shown=3)
     do = "choose another folder, or replace them with --overwrite"
     return InputError(f"out {folder}", expected=expected, got=got, do=do)
+
+
+def others_in(folder: Path, own: Collection[str], *beginnings: str) -> str:
+    """Say what a folder holds beside files of one's own, which stay; nothing if that is none."""
+    names = sorted(os.listdir(folder)) if folder.is_dir() else []
+    others = [n for n in names if n not in own and not n.startswith((".", *beginnings))]
+    said = f"{folder} holds files of others, which stay as they are: {listed(others, shown=3)}"
+    return said if others else ""
 
 
 def check_same(
