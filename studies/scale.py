@@ -29,7 +29,8 @@ from fcfg.diffusion import AttributeEmbedder, Denoiser, NoiseSchedule
 from fcfg.diffusion.networks import UNetConfig
 from fcfg.generation import Request
 from fcfg.generation.chunks import Chunk
-from fcfg.generation.many import Division, answer_all, divide
+from fcfg.generation.division import Division, divide
+from fcfg.generation.many import answer_all
 from fcfg.generation.parts import Row, write_part
 from fcfg.generation.picture_files import read_picture
 from fcfg.support.pictures import Pixels

@@ -559,7 +559,6 @@ def test_a_bad_question_is_refused_before_anything_is_written(pipeline, faces, t
             subject = "steps" if name == "sampling" else name
             refused(subject).by(ask, pipeline, faces, tmp_path / "out", **{name: value})
     refused("intervention").by(ask, pipeline, faces, tmp_path / "out", do={"agge": 1})
-    refused("generate, keyword", "'batchsize'", "'batch_size'").by(generate, None, [], batchsize=3)
     assert not (tmp_path / "out").exists()
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):

@@ -26,7 +26,8 @@ from fcfg import InputError
 from fcfg.cli import main
 from fcfg.generation import Request, chunks, many
 from fcfg.generation.chunks import find_chunks
-from fcfg.generation.many import MANIFEST, Division, answer_all, divide, workers_of
+from fcfg.generation.division import MANIFEST, Division, divide
+from fcfg.generation.many import Errand, Outcome, answer_all, workers_of
 from kills import ended_after
 from refusal import refused
 from tiny import GIVEN, SIZE, draw, tiny_pipeline
@@ -172,7 +173,8 @@ def test_a_run_goes_on_where_it_was_killed_and_computes_nothing_again(
     assert shares == [pytest.approx(done / 13) for done in (4, 8, 12, 13)]
     assert all(path.stat().st_mtime_ns == at for path, at in before.items())
     assert contents(whole) == contents(killed)
-    assert again.errand(0, again.chunks[0]) == (4, 0)  # as another worker has written it
+    errand = Errand(again.request, again.form, again.workplace)
+    assert errand(0, again.chunks[0]) == Outcome(4)  # as another worker has written it
     for shard in ((0, 2), (1, 2)):  # two processes without an engine
         two = asked(tiny_folder, inputs / "faces.tar", tmp_path / "two")
         assert two.missing(shard) == [*range(len(two.chunks))][shard[0] :: 2]
@@ -201,10 +203,10 @@ def test_another_question_another_input_or_files_of_others_are_refused(
     (out / MANIFEST).unlink()
     refused(f"out {out}", "part-").by(asked, tiny_folder, tar, out)
     other = asked(tiny_folder, tar, tmp_path / "other")
-    object.__setattr__(other.errand, "digest", "of others")
+    object.__setattr__(other.workplace, "digest", "of others")
     refused(f"model {tiny_folder}", "of others").by(answer_all, other)
     elsewhere = asked(tiny_folder, tar, tmp_path / "elsewhere")
-    object.__setattr__(elsewhere.errand, "device", "cuda")
+    object.__setattr__(elsewhere.workplace, "device", "cuda")
     refused("device", "a GPU where the worker is").by(answer_all, elsewhere)
 
 

@@ -119,7 +119,8 @@ def _in_chunks(
     """Answer chunk by chunk, in this process or by the workers of an engine."""
     from fcfg.cli.progress import resumable
     from fcfg.generation import parse_do
-    from fcfg.generation.many import MANIFEST, answer_all, divide, workers_of
+    from fcfg.generation.division import MANIFEST, divide
+    from fcfg.generation.many import answer_all, workers_of
     from fcfg.model import load
 
     engine = "dask" if address and not engine else engine
@@ -135,7 +136,7 @@ def _in_chunks(
     how |= {"device": device, "precision": computing.precision, "compile": computing.compile}
     division = divide(model, asked, **how)
     del model  # workers read their own
-    out, left = division.errand.request.folder, len(division.missing())
+    out, left = division.request.folder, len(division.missing())
     if computing.prints:
         parts = f"{left} of {len(division.chunks)} parts are left"
         print(f"{division.images} pictures, {division.plan}, on {device}; {parts}", flush=True)

@@ -1,7 +1,8 @@
 """Counterfactuals of picture files, in a folder: the library behind ``fcfg generate``."""
 
 from fcfg.generation.comparison import compare
-from fcfg.generation.many import Division, answer_all, divide, workers_of
+from fcfg.generation.division import Division, divide
+from fcfg.generation.many import answer_all, workers_of
 from fcfg.generation.parsing import Factual, find_attributes, parse_do
 from fcfg.generation.picture_files import (
     Picture,

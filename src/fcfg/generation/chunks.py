@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from fcfg.causal.attributes import Table
 from fcfg.support.errors import InputError, listed, optional
@@ -23,8 +23,14 @@ IMAGE, NAME = "image", "file_name"  #: columns of Parquet files
 PACKED = (".parquet", ".tar")
 _LARGEST = 2**28  # bytes of a row group, which is read as a whole
 
-#: Names of pictures, the contents of their files, and the columns that stand beside them.
-Rows: TypeAlias = tuple[Sequence[str], Sequence[bytes], Mapping[str, Any]]
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The pictures of a chunk."""
+
+    names: Sequence[str]
+    files: Sequence[bytes]  #: their contents
+    columns: Mapping[str, Any]  #: that stand beside them
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +48,7 @@ class Chunk:
         """Read the pictures, and those of the wanted columns that are there."""
         if not self.kind:
             pictures = [(self.place / name).read_bytes() for name in self.names]
-            return self.names, pictures, self.table
+            return Rows(self.names, pictures, self.table)
         return (_read_parquet if self.kind == ".parquet" else _read_tar)(self, wanted)
 
 
@@ -114,7 +120,7 @@ def _read_parquet(chunk: Chunk, wanted: Collection[str]) -> Rows:
         raise _refusal(chunk.place, f"contents of picture files in column '{IMAGE}'", "others")
     numbers = range(start, start + chunk.count)
     names = columns.pop(NAME, [f"{chunk.place.stem}-{group}-{row}" for row in numbers])
-    return names, pictures, columns
+    return Rows(names, pictures, columns)
 
 
 def _of_tar(path: Path, size: int) -> Iterator[Chunk]:
@@ -149,7 +155,7 @@ def _read_tar(chunk: Chunk, wanted: Collection[str]) -> Rows:
                 names.append(name)
                 pictures.append(read[name])
     known = [name for name in wanted if any(name in each for each in about)]
-    return names, pictures, {name: [each.get(name) for each in about] for name in known}
+    return Rows(names, pictures, {name: [each.get(name) for each in about] for name in known})
 
 
 def _samples(tar: tarfile.TarFile) -> Iterator[list[tarfile.TarInfo]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import torch
@@ -32,13 +31,7 @@ from fcfg.generation.request import CheckedRequest, PreparedRequest, Request
 from fcfg.generation.results import Result, attributes_text, results_of, value_text
 from fcfg.judge import Reading
 from fcfg.model import AUTO, AnyModel, Plan, model_format
-from fcfg.support.errors import (
-    InputError,
-    check_batch_size,
-    check_integer,
-    check_keywords,
-    together,
-)
+from fcfg.support.errors import InputError, check_batch_size, check_integer, together
 from fcfg.support.files import single_writer, write_atomically
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.images import pixel_range_is_known, to_png
@@ -69,7 +62,6 @@ def generate(
     that were just finished, and ``on_progress`` after every step with the share of the work that
     is done. Without the latter, ``progress`` shows a bar if it takes seconds.
     """
-    check_keywords(generate, options, (each.name for each in fields(Request)))
     prepared = prepare(pipeline, Request(files, attributes, do, guidance, **options))
     with call_bar(on_progress, progress) as report:
         return run(prepared, on_chunk=on_chunk, on_progress=on_progress or report)

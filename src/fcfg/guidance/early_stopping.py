@@ -43,7 +43,7 @@ class EarlyStoppingPredictor(AbstractPredictor):
             prediction, new_state = self.guided.predict(x, step, tuple(rule_state))
             return prediction, (changed, stopped, *new_state)
         eps = self._evaluate(x, step, stopped)
-        prediction, new_state = self.guided.guide(x, step, eps[0], eps[1:], tuple(rule_state))
+        prediction, new_state = self.guided.guide(x, step, eps, tuple(rule_state))
         missed = prediction.merged(step) - eps[0]
         change = missed.square().mean(dim=pixel_axes(x)).sqrt()
         above = step.reach * change >= self.tolerance

@@ -21,7 +21,7 @@ from fcfg.diffusion.prediction import (
     Step,
     TwoStagePredictor,
 )
-from fcfg.guidance.rule import AbstractRule, Groups
+from fcfg.guidance.rule import AbstractRule
 from fcfg.support.errors import InputError
 
 
@@ -66,15 +66,12 @@ class GuidedPredictor(TwoStagePredictor):
     def combine(self, x: Images, step: Step, evaluations: Evaluations, state: State) -> Predicted:
         if not step.guided:
             return self._plain.combine(x, step, evaluations, state)
-        null, groups = evaluations[0], evaluations[1:]
-        prediction, state = self.guide(x, step, null, groups, state)
+        prediction, state = self.guide(x, step, evaluations, state)
         return replace(prediction, rows=self.groups + 1), state
 
-    def guide(
-        self, x: Images, step: Step, null: Images, groups: Groups, state: State
-    ) -> Predicted:
+    def guide(self, x: Images, step: Step, eps: Evaluations, state: State) -> Predicted:
         """Ask the rule, which may be a user's own; refuse what is no prediction with a state."""
-        made: Any = self.rule.combine(x, step, null, groups, step.weights, state)
+        made: Any = self.rule.combine(x, step, eps[0], eps[1:], step.weights, state)
         parts = made if isinstance(made, tuple) else (made,)
         if len(parts) != 2 or not all(map(isinstance, parts, (Prediction, tuple))):
             raise InputError(
