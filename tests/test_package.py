@@ -274,7 +274,10 @@ def test_a_wheel_has_every_file_of_its_package_and_nothing_else(
     monkeypatch.chdir(home)
     wheel = zipfile.ZipFile(tmp_path / backend.build_wheel(str(tmp_path))).namelist()
     assert f"version: {fcfg.__version__}\n" in (ROOT / "CITATION.cff").read_text()
-    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+    changes, version = (ROOT / "CHANGELOG.md").read_text(), re.escape(fcfg.__version__)
+    assert "\n## [Unreleased]\n" in changes
+    headed = re.search(rf"\n## \[{version}\] - \d{{4}}-\d\d-\d\d\n", changes) is not None
+    assert headed == ("dev" not in version)  # a release has its changes under its version
     about = f"{name}-{fcfg.__version__}.dist-info"
     files = [file for file in (home / "src").rglob("*") if file.is_file()]
     ours = {str(f.relative_to(home / "src")) for f in files if "__pycache__" not in f.parts}
