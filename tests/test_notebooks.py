@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def run(source: str, names: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["ask", "own_data"])
 def test_every_cell_of_a_notebook_runs(name: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)  # as where it is not installed
     names: dict[str, Any] = {"__name__": "__main__"}
     for source in cells(name):
         run(source.replace("sample(4,", "sample(2,"), names)
@@ -48,5 +50,6 @@ def test_every_cell_of_a_notebook_runs(name: str, tmp_path: Path, monkeypatch) -
     assert "<img" in shown._repr_html_()
     if name == "ask":
         moved, kept = (names["error"](names[each].images) for each in ("older", "truth"))
+        assert names["shown"].action.targets == ("smiling",)  # without a menu and a slider
         assert 0 == kept < moved < names["error"](names["other"].images)
     assert isinstance(names["model"], fcfg.CounterfactualPipeline)
