@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import json
 import re
 import shlex
 import subprocess
@@ -263,6 +264,21 @@ def test_only_development_installs_what_developers_need(tmp_path: Path) -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     names = {each.partition(">=")[0] for requirements in extras.values() for each in requirements}
     assert names == {*extras["dev"], "fcfg-models"}  # which lies beside the package in a clone
+
+
+def test_the_recipe_of_the_container_copies_what_it_installs_and_runs_a_command(capsys) -> None:
+    lines = [line.partition(" ") for line in (ROOT / "Containerfile").read_text().splitlines()]
+    copied = {word for name, _, rest in lines if name == "COPY" for word in rest.split()[:-1]}
+    assert copied == {"pyproject.toml", "constraints.txt", "README.md", "LICENSE", "models", "src"}
+    assert all((ROOT / name).exists() for name in copied)
+    said = {name: json.loads(rest) for name, _, rest in lines if name in ("ENTRYPOINT", "CMD")}
+    assert said["ENTRYPOINT"] == [*PYPROJECT["project"]["scripts"]]
+    options = [word for word in said["CMD"] if word.startswith("--")]
+    assert main([said["CMD"][0], "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [option for option in options if option not in shown] == []
+    ports = {rest for name, _, rest in lines if name == "EXPOSE"}
+    assert {said["CMD"][said["CMD"].index("--port") + 1]} == ports
 
 
 @pytest.mark.parametrize(("name", "home"), [("fcfg", ROOT), ("fcfg_models", ROOT / "models")])
