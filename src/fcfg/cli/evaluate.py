@@ -50,6 +50,7 @@ def evaluate(
       fcfg evaluate portraits portraits/core --images 50
       fcfg evaluate runs/celeba-hq celeba-hq/aff --sampling paper --precision bf16 --compile
       fcfg evaluate runs/hvae-portraits portraits/baselines --judge portraits
+      fcfg evaluate runs/faces factorial --images 200
       fcfg evaluate runs/faces mine.yaml --out runs/mine --shard 0/2
       torchrun --nproc_per_node 4 -m fcfg evaluate runs/faces mine.yaml --out runs/mine
 
@@ -60,7 +61,13 @@ def evaluate(
         show: Print the experiment as YAML and exit.
         list_: List the experiments, or those that fit MODEL, and exit.
     """
-    from fcfg.evaluation.presets import OWN, asks_the_model, experiments, find_experiment
+    from fcfg.evaluation.presets import (
+        AS_IT_SAYS,
+        OWN,
+        asks_the_model,
+        experiments,
+        find_experiment,
+    )
     from fcfg.model import load
     from fcfg.storage import read_outline
     from fcfg.support.config_files import to_yaml
@@ -77,8 +84,8 @@ def evaluate(
             wanted, do = "'fcfg evaluate MODEL EXPERIMENT'", f"fcfg evaluate --list {model}"
             raise InputError(subject, expected=wanted, got="none", do=f"see '{do.strip()}'")
     asked = {name: changes[name] for name in ("sampling", "anchor") if name in changes}
-    if experiment.rpartition("/")[2] == "default":
-        _check_default(model, experiment, asked)
+    if experiment.rpartition("/")[2] in AS_IT_SAYS:
+        _check_as_it_says(model, experiment, asked)
     graph = read_outline(model)[1] if model and experiment in OWN else None
     own = load(model) if model and (asks_the_model(experiment) or not show) else None
     if own is not None:
@@ -121,14 +128,14 @@ def evaluate(
     run_and_show(evaluation, target, quiet=not computing.prints, report=report)
 
 
-def _check_default(model: str, experiment: str, asked: dict[str, Any]) -> None:
-    """Refuse an experiment 'default' without a model, or with answers that are not the default."""
+def _check_as_it_says(model: str, experiment: str, asked: dict[str, Any]) -> None:
+    """Refuse an experiment that asks what a model says without a model, or with other answers."""
     if not model:
-        wanted, do = "a model, whose default it asks for", f"'fcfg evaluate MODEL {experiment}'"
+        wanted, do = "a model, which it asks", f"'fcfg evaluate MODEL {experiment}'"
         raise InputError(f"experiment {experiment}", expected=wanted, got="none", do=f"write {do}")
     if asked:
         (name, value), *_ = asked.items()
-        wanted = f"none with the experiment {experiment}, which asks a model as it answers"
+        wanted = f"none with the experiment {experiment}, which asks what the model says"
         do = "leave it out, or take the experiment 'baselines'"
         raise InputError(f"--{name}", expected=wanted, got=value, do=do)
 

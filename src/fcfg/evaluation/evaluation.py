@@ -94,7 +94,7 @@ class Evaluation:
     def header(self) -> JSON:
         """The first line of a result file."""
         pipeline, experiment = self.pipeline, self.experiment
-        sampling = as_sampling(experiment.sampling)
+        sampling, asked = as_sampling(experiment.sampling), experiment.model_dump(mode="json")
         return {
             "kind": "run",
             "schema": SCHEMA,
@@ -119,7 +119,7 @@ class Evaluation:
             "steps": sampling.steps,
             "solver": repr(sampling.solver),
             "grid": sampling.grid,
-            **({"drawn_sampling": drawn} if (drawn := experiment.drawn_sampling) else {}),
+            **{key: asked[key] for key in ("methods", "calibrated_by") if asked[key]},
             "seed": experiment.seed,
             "continuous": experiment.continuous,
             "reverse": experiment.reverse,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
@@ -12,6 +13,31 @@ from fcfg.sampling import PRESETS, as_sampling
 from fcfg.support.errors import InputError, check_among
 from fcfg.support.hashing import LARGEST_SEED
 from fcfg.support.names import check_folder_name
+
+_OWN = " @ "  # between a guidance and a sampling of its own
+
+
+class Frontier(BaseModel, frozen=True, extra="forbid"):
+    """What a method is asked under one intervention, each text with the sampling of the method."""
+
+    calibrated: str  #: guidance with the calibrated weight
+    published: str = ""  #: guidance that its authors use
+    weights: tuple[str, ...] = ()  #: guidance at every weight, ascending
+
+    @field_validator("calibrated", "published")
+    @classmethod
+    def _check(cls, text: str) -> str:
+        return text and _canonical(text, None)
+
+    @field_validator("weights")
+    @classmethod
+    def _check_weights(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_canonical(text, None) for text in texts))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All guidances, those of interest first."""
+        return tuple(filter(None, (self.calibrated, self.published, *self.weights)))
 
 
 class Experiment(BaseModel, frozen=True, extra="forbid"):
@@ -25,8 +51,11 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
     anchor: bool | None = Field(default=None, exclude=True)
     """Whether to anchor all guidances, or none; by default as their text says."""
     guidance: tuple[str, ...]
-    """Guidances, or settings of another kind of model, as text; 'none', the baseline, is added."""
+    """Guidances, or settings of another kind of model, as text; 'none', the baseline, is added. One
+    may have a sampling of its own: 'cfg:3 @ ddim uniform 20'."""
     also: dict[str, tuple[str, ...]] = {}  #: further guidances for a single intervention
+    methods: dict[str, dict[str, Frontier]] = {}  #: compared methods, by name and intervention
+    calibrated_by: str = ""  #: digest of the judge with which methods were calibrated
     continuous: Literal["permuted", "quantiles"] = "permuted"
     """Values of continuous targets: those of other images, or the 10th or the 90th percentile of
     the images, the one that is farther from the factual value."""
@@ -35,7 +64,6 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
     """Discrete attributes whose combinations are made equally frequent: by default all of them;
     drawn worlds are not balanced."""
     sampling: str = str(PRESETS["default"])  #: solver, grid and steps, see :mod:`fcfg.sampling`
-    drawn_sampling: str = ""  #: solver, grid and steps of answers with drawn noise, if others
     reverse: bool = True  #: whether to reverse counterfactuals and measure the error
     composition: bool = True  #: whether to ask the null intervention, too
     cycles: int = Field(default=1, ge=1, le=1000)
@@ -86,23 +114,23 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
 
     @model_validator(mode="after")
     def _check_questions(self) -> Experiment:
-        for do in self.also:
-            check_among("also", do, self.do)
-        drawn = (draws_noise(parse_setting(text)) for _, text in self.questions)
-        if self.drawn_sampling and not any(drawn):
-            raise InputError(
-                "drawn_sampling",
-                expected="a guidance with drawn_noise=true",
-                got="none",
-                do="leave it out, or write sampling",
-            )
-        as_sampling(self.drawn_sampling or self.sampling)
+        for subject, dos in (("also", self.also), *self.methods.items()):
+            for do in dos:
+                check_among(subject, do, self.do)
+        if self.methods and self.anchor is not None:
+            expected, do = "none with methods, whose guidances say it", "leave it out"
+            raise InputError("anchor", expected=expected, got=self.anchor, do=do)
         return self
 
     @property
     def questions(self) -> tuple[tuple[str, str], ...]:
         """Pairs of intervention and guidance, each once; the null intervention comes first."""
-        pairs = [(do, text) for do in self.do for text in (*self.guidance, *self.also.get(do, ()))]
+        own = {do: [f[do].texts for f in self.methods.values() if do in f] for do in self.do}
+        pairs = [
+            (do, text)
+            for do in self.do
+            for text in chain(self.guidance, self.also.get(do, ()), *own[do])
+        ]
         null = self.guidance if self.cycles > 1 else (BASELINE,)
         return tuple(dict.fromkeys([("", text) for text in null] * self.composition + pairs))
 
@@ -117,9 +145,13 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
         """Return how a model answers every question."""
         plans: dict[tuple[str, str], Plan[Any]] = {}
         for do, text in self.questions:
-            setting = model.parse_setting(text)
-            drawn = self.drawn_sampling if draws_noise(setting) else ""
-            sampling = drawn or self.sampling
+            stated, own = parts_of(text)
+            setting = model.parse_setting(stated)
+            if own and not model.traits.steps:
+                wanted = f"no sampling with a model of kind {model.kind}, which has no steps"
+                do_this = f"write '{stated}'"
+                raise InputError(f"guidance '{text}'", expected=wanted, got=own, do=do_this)
+            sampling = own or self.sampling
             plans[do, text] = model.plan(targets_of(do), setting, sampling=sampling)
         return plans
 
@@ -129,9 +161,14 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
         return tuple(dict.fromkeys(name for do in self.do for name in targets_of(do)))
 
 
-def draws_noise(setting: object) -> bool:
-    """Return whether a setting draws its noise instead of inferring it."""
-    return bool(getattr(setting, "drawn_noise", False))
+def parts_of(text: str) -> tuple[str, str]:
+    """Return a guidance and the sampling of its own, which is "" if it has none.
+
+    >>> parts_of("cfg:3.0 @ ddim uniform 20"), parts_of("none")
+    (('cfg:3.0', 'ddim uniform 20'), ('none', ''))
+    """
+    stated, mark, own = text.rpartition(_OWN)
+    return (stated, own) if mark else (text, "")
 
 
 def targets_of(do: str) -> tuple[str, ...]:
@@ -144,6 +181,7 @@ def targets_of(do: str) -> tuple[str, ...]:
 
 
 def _canonical(text: str, anchor: bool | None) -> str:
+    text, own = parts_of(text)
     setting = parse_setting(text)
     if anchor is not None and hasattr(setting, "anchor"):
         setting = setting.replace(anchor=True) if anchor else setting.unanchored
@@ -154,7 +192,7 @@ def _canonical(text: str, anchor: bool | None) -> str:
             got=anchor,
             do="leave it out",
         )
-    return repr(setting)
+    return repr(setting) + (f"{_OWN}{as_sampling(own)}" if own else "")
 
 
 def _joined(do: str) -> str:

@@ -73,6 +73,7 @@ METRICS: dict[str, Metric] = {
             signed=True,
             is_relative=True,
         ),
+        Metric(*("strength", "strength", 2, SD, SD), signed=True),  # against real images
         Metric(  # against the true counterfactual
             *("factor_error", "factor error", 2, SD, SD, "factor error", "→ 0", "→ 0"), signed=True
         ),

@@ -20,11 +20,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from fcfg.causal.graph import CausalGraph
-from fcfg.evaluation.experiment import Experiment, targets_of
+from fcfg.evaluation.experiment import Experiment, parts_of, targets_of
 from fcfg.guidance import Guidance
 from fcfg.model import AnyModel
+from fcfg.pipeline.counterfactual import CounterfactualPipeline
 from fcfg.support.config_files import looks_like_a_file, read_yaml, validate
 from fcfg.support.errors import InputError, quoted
+from fcfg.support.hashing import digest_of
 
 _WEIGHTS = (1.2, 1.5, 1.7, 2.0, 2.5, 3.0)  # of the paper's sweeps, beside 1
 _TWO_AT_ONCE = ((1.0, 1.0), (1.0, 2.5), (2.5, 1.0), (2.5, 2.0), (2.5, 2.5), (2.5, 3.0))
@@ -75,7 +77,9 @@ def _kinds(family: _Family) -> dict[str, dict[str, Any]]:
 
 _KINDS = tuple(_PRESETS["kinds"])
 _TOGETHER = {"pairs": 2, "triple": 3}  # attributes that are set at once
-_ASK_THE_MODEL = ("baselines", "default")  # kinds that depend on the model
+_ANY_MODEL = ("baselines", "default")  # kinds that fit every kind of model
+#: Kinds that ask what a model says, and take no other guidance or sampling.
+AS_IT_SAYS = ("default", "factorial")
 #: Kinds that are built from the attributes of any model.
 OWN = tuple(kind for kind in _KINDS if kind != "demo")
 
@@ -94,12 +98,16 @@ def experiments(graph: CausalGraph | None = None, *, groups: bool = True) -> tup
     if graph is None:
         return named
     fitting = tuple(name for name in (*OWN, *named) if _fits(name, graph))
-    return fitting if groups else tuple(name for name in fitting if asks_the_model(name))
+    return fitting if groups else tuple(name for name in fitting if _kind(name) in _ANY_MODEL)
 
 
 def asks_the_model(name: str) -> bool:
-    """Return whether an experiment depends on the model, and so fits every kind of model."""
-    return name.rpartition("/")[2] in _ASK_THE_MODEL
+    """Return whether an experiment depends on the model."""
+    return _kind(name) in (*_ANY_MODEL, *AS_IT_SAYS)
+
+
+def _kind(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def _fits(name: str, graph: CausalGraph) -> bool:
@@ -108,7 +116,7 @@ def _fits(name: str, graph: CausalGraph) -> bool:
         return False
     try:
         for do, text in find_experiment(name, graph=graph).questions:
-            Guidance.parse(text).partition(graph, targets_of(do))
+            Guidance.parse(parts_of(text)[0]).partition(graph, targets_of(do))
     except InputError:
         return False
     return True
@@ -124,8 +132,9 @@ def find_experiment(
             file with ``do``, ``guidance`` and other fields of an
             :class:`~fcfg.evaluation.experiment.Experiment`.
         graph: Causal graph of the model, which a kind alone needs.
-        model: The model, whose usual settings and default 'baselines' asks for, and 'default' and
-            'demo' the latter alone; without one, those of a diffusion model, and none.
+        model: The model, whose usual settings and default 'baselines' asks for, 'default' and
+            'demo' the latter alone, and 'factorial' its compared methods; without one, those of a
+            diffusion model, and none.
         changes: Fields to change; None keeps a field.
     """
     if source in OWN or source in experiments():
@@ -146,22 +155,51 @@ def _asked(
 ) -> dict[str, Any]:
     """Return what an experiment takes from a model; refuse one that does not fit it."""
     data, _, kind = source.rpartition("/")
-    if not (model.traits.groups or changes.get("guidance") or asks_the_model(source)):
-        fitting = [f"{data}/{own}" if data else own for own in _ASK_THE_MODEL]
+    if not (model.traits.groups or changes.get("guidance") or kind in _ANY_MODEL):
+        fitting = [f"{data}/{own}" if data else own for own in _ANY_MODEL]
         raise InputError(
             f"experiment '{source}'",
             expected=f"one that fits a model of kind '{model.kind}': {quoted(fitting)}",
             got=f"'{kind}', which compares guidance with several groups",
             do=f"evaluate '{fitting[0]}', or a YAML file with settings of this model",
         )
-    if kind not in (*_ASK_THE_MODEL, "demo"):
+    if kind == "factorial":
+        return _compared(source, model, dos)
+    if kind not in (*_ANY_MODEL, "demo"):
         return {}
-    also = {"also": {do: [repr(model.plan([do]).setting)] for do in dos}}
+    plans = {do: model.plan([do]) for do in dos}
+    if kind == "demo":
+        return {"also": {do: [f"{p.setting!r} @ {p.sampling}"] for do, p in plans.items()}}
+    also = {"also": {do: [repr(plan.setting)] for do, plan in plans.items()}}
     if kind == "baselines":
         return also | dict(model.traits.compared or {})
-    sampling = model.plan(dos[:1]).sampling  # none for models without steps
-    own = {} if sampling is None else {"sampling": str(sampling)}
-    return also | (own if kind == "default" else {"drawn_sampling": str(sampling)})
+    sampling = plans[dos[0]].sampling  # none for models without steps
+    return also | ({} if sampling is None else {"sampling": str(sampling)})
+
+
+def _compared(source: str, model: AnyModel, dos: Sequence[str]) -> dict[str, Any]:
+    """Return the methods of a model at calibrated, published and all measured weights."""
+    known = model.methods if isinstance(model, CounterfactualPipeline) else None
+    if known is None:
+        raise InputError(
+            f"experiment '{source}'",
+            expected="a model whose methods were compared",
+            got="none",
+            do="run 'fcfg calibrate MODEL --methods all'",
+        )
+    methods: dict[str, dict[str, Any]] = {}
+    for name, method in known.methods.items():
+        at = f" @ {method.sampling}"
+        for do in (do for do in dos if do in method.weights):
+            weights = sorted({*known.measured, method.weights[do].weight})
+            methods.setdefault(name, {})[do] = {
+                "calibrated": f"{method.guidance_for(do)!r}{at}",
+                "published": method.published and method.published + at,
+                "weights": [f"{method.guidance_for(do, weight)!r}{at}" for weight in weights],
+            }
+    asked = [do for do in dos if any(do in own for own in methods.values())]
+    judge = "" if model.judge is None else digest_of(model.judge)
+    return {"do": asked, "methods": methods, "calibrated_by": judge}
 
 
 def _own_family(kind: str, graph: CausalGraph | None) -> _Family:

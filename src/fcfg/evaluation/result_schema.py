@@ -91,6 +91,7 @@ def _stated(fields: Mapping[str, Any], **optional: Any) -> type[BaseModel]:
 
 
 _MODEL = _stated({"name": str, "digest": str}, traits=JSON, defaults=JSON, parameters=int)
+_FRONTIER = _object({"calibrated": str, "published": str, "weights": list[str]})
 _HEADER = _stated(
     {
         "experiment": str,
@@ -111,7 +112,8 @@ _HEADER = _stated(
     grid=str,
     continuous=str,
     cycles=int,
-    drawn_sampling=str,
+    methods=dict[str, dict[str, _FRONTIER]],
+    calibrated_by=str,
     threshold=_Number | None,
 )
 _DISTANCES = _object({"mae": _MAE, "lpips": _Amount | None})

@@ -23,6 +23,7 @@ from fcfg.causal.attributes import (
 from fcfg.causal.graph import CausalGraph
 from fcfg.evaluation.experiment import targets_of
 from fcfg.evaluation.result_files import BASELINE, JSON, Result
+from fcfg.judge import judged
 from fcfg.metrics import (
     MIN_IMAGES,
     Bootstrap,
@@ -36,12 +37,14 @@ from fcfg.metrics import (
     ratio,
     signed_shift,
 )
+from fcfg.metrics.strength import strength
 from fcfg.support.errors import InputError
 
 Key: TypeAlias = tuple[str, str]  # intervention and guidance
 Estimates: TypeAlias = dict[str, Estimate]  # by attribute
 Reached: TypeAlias = dict[tuple[str, str], Estimate]  # by metric and attribute
 _COSTS = ("evaluations", "seconds")
+_CLOSEST = 1e-6  # to 0 or 1 that files tell apart, of a probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +182,9 @@ class _Builder:
             "factor_error": self._factor_error(rows),
             "correlation": self.correlation(rows, "target"),
             "moved": {name: self._moved(self.space[name], rows) for name in targets},
+            "strength": {
+                name: found for name in targets if (found := self._strength(self.space[name], rows))
+            },
         }
         errors = product(("change", "reversal", "repeated", "truth"), ("mae", "lpips"))
         of_images = {f"{part}_{name}": self._mean(rows, part, name) for part, name in errors} | {
@@ -250,6 +256,17 @@ class _Builder:
             factual = _values(attribute, self.factual, "attributes")
             toward = factual.mean() + toward - factual
         return self._shift(attribute, rows, self.factual, toward)
+
+    def _strength(self, attribute: AbstractAttribute, rows: list[JSON]) -> Estimate | None:
+        factual = _values(attribute, self.factual, "attributes")
+        wanted, same = _values(attribute, rows, "target"), np.zeros(self.n)
+        read, real = (
+            judged(attribute, _scores(attribute, entries), values, _CLOSEST)
+            for entries, values in ((rows, wanted), (self.factual, factual))
+        )
+        if isinstance(attribute, Continuous):
+            return strength(read, same, real, same, self.bootstrap, np.sign(wanted - factual))
+        return strength(read, wanted, real, factual, self.bootstrap)
 
     def _factor_error(self, rows: list[JSON]) -> Estimates:
         """Factor errors of binary attributes; other factors have no direction towards a value."""
