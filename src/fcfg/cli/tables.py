@@ -87,6 +87,7 @@ def print_overview(comparison: Comparison) -> None:
 
 def print_numbers(comparison: Comparison) -> None:
     """Print the drift and the errors of every intervention, and the table at a glance."""
+    from fcfg.reports.frontiers import equal_strength
     from fcfg.reports.tables import numbers
     from fcfg.reports.wording import in_words, named
 
@@ -94,4 +95,6 @@ def print_numbers(comparison: Comparison) -> None:
     for do in comparison.dos:
         words = in_words(comparison.measured[do].rows[0].run.summary, do)
         print_table(replace(numbers(comparison, do).only(shown), title=f"{named(do)}: {words}"))
+    for table in equal_strength(comparison).values():
+        print_table(table)
     print_overview(comparison)

@@ -51,8 +51,8 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
     anchor: bool | None = Field(default=None, exclude=True)
     """Whether to anchor all guidances, or none; by default as their text says."""
     guidance: tuple[str, ...]
-    """Guidances, or settings of another kind of model, as text; 'none', the baseline, is added. One
-    may have a sampling of its own: 'cfg:3 @ ddim uniform 20'."""
+    """Guidances, or settings of another kind of model, as text; 'none', the baseline, is added.
+    One may have a sampling of its own: 'cfg:3 @ ddim uniform 20'."""
     also: dict[str, tuple[str, ...]] = {}  #: further guidances for a single intervention
     methods: dict[str, dict[str, Frontier]] = {}  #: compared methods, by name and intervention
     calibrated_by: str = ""  #: digest of the judge with which methods were calibrated

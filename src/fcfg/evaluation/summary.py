@@ -183,7 +183,9 @@ class _Builder:
             "correlation": self.correlation(rows, "target"),
             "moved": {name: self._moved(self.space[name], rows) for name in targets},
             "strength": {
-                name: found for name in targets if (found := self._strength(self.space[name], rows))
+                name: found
+                for name in targets
+                if (found := self._strength(self.space[name], rows))
             },
         }
         errors = product(("change", "reversal", "repeated", "truth"), ("mae", "lpips"))

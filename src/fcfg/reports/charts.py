@@ -61,7 +61,7 @@ def charts(comparison: Comparison) -> dict[tuple[str, tuple[str, str]], list[Poi
         for (x, targets), (y, rest) in product(measured.reach.items(), measured.rest.items()):
             if drift.name == "delta_real" and not x.unit == y.unit == drift.unit:
                 continue  # a difference of errors has no place on an axis
-            for row in measured.rows:
+            for row in measured.drawn:
                 target, other = estimated(targets[row]), estimated(rest[row])
                 if target and other:
                     found.setdefault((do, (x.unit, y.unit)), []).append(Point(row, target, other))
@@ -83,7 +83,8 @@ def lines(points: Sequence[Point]) -> list[list[Point]]:
         groups: dict[tuple[object, ...], list[Point]] = {}
         for point in weights:
             others = tuple(pair for pair in point.setting.weights if pair[0] != along)
-            groups.setdefault((others, point.setting.options), []).append(point)
+            own = (others, point.setting.options, point.setting.sampling)
+            groups.setdefault(own, []).append(point)
         sizes = {point: some.get(along, 0.0) for point, some in weights.items()}
         joined += [sorted(group, key=sizes.__getitem__) for group in groups.values()]
     return joined
@@ -98,7 +99,7 @@ def bar_panels(comparison: Comparison, metric: Metric) -> list[Panel]:
     ends: dict[str, list[float]] = {}  # by unit
     for do in comparison.dos:
         measured = comparison.measured[do]
-        rows = measured.rows if comparison.is_alone else comparison.picked(do)
+        rows = measured.drawn if comparison.is_alone else comparison.picked(do)
         for column, values in measured.every.items():
             if column.metric != metric.name or not column.attribute:
                 continue

@@ -9,18 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
+from typing import Any
 
+from fcfg.evaluation.experiment import parts_of
 from fcfg.evaluation.metric_table import METRICS, Metric
 from fcfg.evaluation.result_files import BASELINE
-from fcfg.evaluation.summary import summarise
+from fcfg.evaluation.summary import Cell, summarise
 from fcfg.metrics import MIN_IMAGES
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports.comparable import Run, read_comparable
 from fcfg.reports.failures import failures, unread
 from fcfg.reports.measures import Measured, Row, measure
 from fcfg.reports.rule_styles import TINTS, setting, strongest
-from fcfg.reports.wording import has_trait, missing, named, too_few
+from fcfg.reports.wording import has_trait, listed, missing, named, too_few
 from fcfg.support.errors import InputError, check_among, quoted
 
 
@@ -64,7 +66,7 @@ class Comparison:
         def rank(row: Row) -> tuple[bool, float, bool]:
             return row.is_default, row.setting.strength, row.setting.factored
 
-        by_model = groupby(self.measured[do].rows, lambda row: row.run.name)
+        by_model = groupby(self.measured[do].drawn, lambda row: row.run.name)
         return [max(rows, key=rank) for _, rows in by_model]
 
     def picked(self, do: str) -> list[Row]:
@@ -74,7 +76,7 @@ class Comparison:
         """
         if not self.is_alone:
             return self.representative(do)
-        rows = {row.setting: row for row in self.measured[do].rows}
+        rows = {row.setting: row for row in self.measured[do].drawn}
         anchored = [own for own in rows if own.anchored and own.weights][:1]
         chosen = dict.fromkeys(own for own in (*strongest([*rows]), *anchored) if own)
         return [rows[own] for own in chosen or [*rows][:1]]
@@ -124,7 +126,8 @@ def compared(
         for name in blind
     ]
     absent = dict.fromkeys(note for run in runs for note in missing(run.header))
-    notes = (*notes, *alone, *poor, *few, *absent)
+    readers = dict.fromkeys(filter(None, map(_judges, runs)))
+    notes = (*notes, *alone, *readers, *poor, *few, *absent)
     return Comparison(tuple(runs), drift, measured, notes, _reference(runs, dos, against))
 
 
@@ -146,14 +149,36 @@ def _rows(runs: Sequence[Run], do: str) -> tuple[Row, ...]:
     for number, run in enumerate(runs):
         look = {"model": run.name, "tint": TINTS[number % len(TINTS)]} if len(runs) > 1 else {}
         cells = run.summary.cells_of(do)
-        rows += [Row(run, cell, replace(setting(cell.guidance), **look)) for cell in cells]
+        texts = [parts_of(cell.guidance)[0] for cell in cells]
+        for cell, text in zip(cells, texts, strict=True):
+            own = replace(setting(cell.guidance), **(_in_method(run, cell) | look))
+            note = "" if own.method or texts.count(text) == 1 else own.sampling
+            rows.append(Row(run, cell, replace(own, note=note)))
     untuned = repr(DEFAULT_GUIDANCE)  # of a model without a calibration
     if any(r.is_default and r.setting.anchored and r.cell.guidance != untuned for r in rows):
         for k, row in enumerate(rows):
             plain = row.setting.family != BASELINE and not row.setting.anchored
-            if plain and has_trait(row.run.header, "steps"):
-                rows[k] = replace(row, setting=replace(row.setting, note="not calibrated"))
+            if plain and not row.setting.method and has_trait(row.run.header, "steps"):
+                note = ", ".join(filter(None, (row.setting.note, "not calibrated")))
+                rows[k] = replace(row, setting=replace(row.setting, note=note))
     return tuple(rows)
+
+
+def _in_method(run: Run, cell: Cell) -> dict[str, Any]:
+    """What a setting has of the compared methods that ask it: names, roles, and a colour."""
+    every = run.header.get("methods", {})
+    found = {
+        name: own[cell.do]
+        for name, own in every.items()
+        if cell.do in own
+        and cell.guidance in chain(own[cell.do]["weights"], own[cell.do].values())
+    }
+    if not found:
+        return {}
+    roles = ("calibrated", "published")
+    own = tuple(r for r in roles if any(text[r] == cell.guidance for text in found.values()))
+    tint = TINTS[list(every).index(next(iter(found))) % len(TINTS)]
+    return {"method": listed(found, "or"), "roles": own, "tint": tint}
 
 
 def _shared_interventions(runs: Sequence[Run]) -> tuple[tuple[str, ...], list[str]]:
@@ -172,6 +197,16 @@ def _shared_interventions(runs: Sequence[Run]) -> tuple[tuple[str, ...], list[st
         )
     alone = {do: names[0] for do, names in having.items() if do not in dos}
     return dos, [f"Only {name} has {named(do)}, which is left out." for do, name in alone.items()]
+
+
+def _judges(run: Run) -> str:
+    """Which judge calibrated methods, and which reads the answers."""
+    judge = run.header.get("calibrated_by")
+    if not judge:
+        return ""
+    reads = run.header["metrics"]["judge"]["digest"]
+    other = "the same judge" if judge == reads else f"another judge ({reads})"
+    return f"Methods were calibrated with the judge {judge}; {other} reads the answers."
 
 
 def _reference(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fcfg.evaluation.experiment import parts_of
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import MIN_IMAGES, Estimate
@@ -33,7 +34,7 @@ def failures(summary: Summary) -> list[str]:
     if summary.n == 1:
         return []
     others = [text for text in summary.settings if text != BASELINE]
-    if others and all("drawn_noise=true" in text.split(";") for text in others):
+    if others and all("drawn_noise=true" in parts_of(text)[0].split(";") for text in others):
         return list(_no_target_read(summary))
     checks = (_no_target_read, _unfaithful, _illegible, _unmoved)
     return [sentence for check in checks for sentence in check(summary)]

@@ -9,12 +9,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from fcfg.evaluation.experiment import parts_of
 from fcfg.evaluation.metric_table import METRICS, Metric, effectiveness
 from fcfg.evaluation.result_files import BASELINE
 from fcfg.evaluation.summary import Cell
 from fcfg.metrics.intervals import Estimate, average
 from fcfg.reports.comparable import Run
 from fcfg.reports.rule_styles import Setting
+from fcfg.reports.table import Cell as TableCell
 from fcfg.reports.table import Column
 
 Value: TypeAlias = Estimate | float | None
@@ -35,7 +37,7 @@ class Row:
     def is_default(self) -> bool:
         """Whether it is the answer that its model gives by default."""
         defaults = self.run.header["model"].get("defaults", {})
-        return defaults.get(self.cell.do) == self.cell.guidance
+        return defaults.get(self.cell.do) == parts_of(self.cell.guidance)[0]
 
     @property
     def names(self) -> tuple[str, str]:
@@ -57,6 +59,17 @@ class Measured:
     better."""
     reach: dict[Column, Values] = field(repr=False)  #: mean drift of targets, by unit
     rest: dict[Column, Values] = field(repr=False)  #: mean drift of what should not change
+
+    @property
+    def shown(self) -> tuple[Row, ...]:
+        """Rows of tables: without the points of frontiers alone."""
+        return tuple(row for row in self.rows if not row.setting.is_between)
+
+    @property
+    def drawn(self) -> tuple[Row, ...]:
+        """Rows of figures: of compared methods those with calibrated weights."""
+        own = ((row, row.setting) for row in self.shown)
+        return tuple(row for row, s in own if not s.method or "calibrated" in s.roles)
 
 
 def measure(rows: tuple[Row, ...], drift: Metric, unread: Collection[str]) -> Measured:
@@ -151,7 +164,7 @@ def _apart_from_itself(column: Column, values: Values) -> Values:
     return values | dict.fromkeys(itself) if METRICS[column.metric].is_relative else values
 
 
-def estimated(value: Value) -> Estimate | None:
+def estimated(value: TableCell) -> Estimate | None:
     """A number with an interval; None of others."""
     return value if isinstance(value, Estimate) else None
 

@@ -13,6 +13,7 @@ from fcfg.evaluation.metric_table import METRICS
 from fcfg.evaluation.result_files import identity
 from fcfg.reports.charts import bar_panels, tradeoff_panels
 from fcfg.reports.comparison import Comparison
+from fcfg.reports.frontiers import equal_strength, frontier_files, frontier_panels
 from fcfg.reports.strips import Strip, make_strips, read_album
 from fcfg.reports.svg import Panel
 from fcfg.reports.tables import differences, models, numbers, overview, table_files
@@ -43,7 +44,7 @@ def write_report(
 ) -> Report:
     """Write ``report.html``, ``figures/``, ``table.csv`` and ``table.tex``.
 
-    Several models have ``differences.csv``, too.
+    Several models have ``differences.csv``, too, and compared methods ``frontiers.csv``.
 
     Args:
         comparison: One run, or several, of :func:`compare`.
@@ -56,6 +57,7 @@ def write_report(
         "report.html": build_page(comparison, figures).encode(),
         **{f"figures/{name}": data for name, data in figures.files.items()},
         **table_files(comparison),
+        **frontier_files(comparison),
     }
     source = comparison.runs[0].path
     beside = source if source.is_dir() else source.parent
@@ -84,6 +86,7 @@ class Figures:
 def make_figures(comparison: Comparison) -> Figures:
     """Draw every figure that the results have data for."""
     panels = {
+        "frontiers": frontier_panels(comparison),
         "tradeoff": tradeoff_panels(comparison),
         "drift": bar_panels(comparison, comparison.drift),
         "effectiveness": bar_panels(comparison, METRICS["delta"]),
@@ -100,6 +103,7 @@ def build_page(comparison: Comparison, figures: Figures) -> str:
         comparison=comparison,
         figures=figures,
         glance=overview(comparison),
+        frontiers=equal_strength(comparison),
         numbers={do: numbers(comparison, do) for do in comparison.measured},
         differences={do: differences(comparison, do) for do in comparison.dos},
         models=models(comparison),

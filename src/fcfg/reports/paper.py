@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fcfg.evaluation.experiment import parts_of
 from fcfg.guidance import Guidance
 from fcfg.reports.wording import has_trait
 from fcfg.support.errors import InputError
@@ -55,7 +56,7 @@ def match(dataset: str | None, do: str, guidance: str) -> PaperRow | None:
     table of its own.
     """
     try:
-        wanted = meaning(guidance)
+        wanted = meaning(parts_of(guidance)[0])
     except InputError:  # of a rule or with an option that is not of this package
         return None
     found = [

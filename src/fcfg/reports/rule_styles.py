@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fcfg.evaluation.experiment import parts_of
 from fcfg.evaluation.result_files import BASELINE
 
 
@@ -67,6 +68,14 @@ class Setting:
     model: str = ""  #: name of the model, beside others
     tint: str = ""  #: a key of STYLES whose colour the model has
     note: str = ""  #: behind its weights, such as 'not calibrated'
+    sampling: str = ""  #: if it has one of its own
+    method: str = ""  #: name of the compared method that it belongs to
+    roles: tuple[str, ...] = ()  #: in that method: 'calibrated', 'published'
+
+    @property
+    def is_between(self) -> bool:
+        """Whether it is a point of a frontier alone."""
+        return bool(self.method) and not self.roles
 
     @property
     def family(self) -> str:
@@ -99,7 +108,8 @@ class Setting:
         'anchored CFG 1.5 drawn noise'
         """
         parts = ("anchored" * self.anchored, self.style.name or self.rule, self.numbers)
-        return ", ".join(filter(None, (" ".join(filter(None, parts)), self.note)))
+        parts = (self.method, self.weights_text) if self.method else parts
+        return ", ".join(filter(None, (" ".join(filter(None, parts)), *self.roles, self.note)))
 
     @property
     def title(self) -> str:
@@ -109,12 +119,15 @@ class Setting:
     @property
     def numbers(self) -> str:
         """Its weights, and its options unless they are the defaults."""
+        return f"{self.weights_text} {self.options}".strip()
+
+    @property
+    def weights_text(self) -> str:
+        """Its weights, without the names that the rule implies."""
         names = [name for name, _ in self.weights]
         if names == ["affected", "invariant"] or len(names) == 1:
-            weights = " / ".join(str(weight) for _, weight in self.weights)
-        else:
-            weights = ", ".join(f"{name} {weight}" for name, weight in self.weights)
-        return f"{weights} {self.options}".strip()
+            return " / ".join(str(weight) for _, weight in self.weights)
+        return ", ".join(f"{name} {weight}" for name, weight in self.weights)
 
     @property
     def strength(self) -> float:
@@ -133,12 +146,13 @@ def setting(text: str) -> Setting:
     >>> setting("fmine:affected=3;power=2.0").label
     'fmine 3.0 power=2.0'
     """
-    head, *options = text.split(";")
+    guidance, sampling = parts_of(text)
+    head, *options = guidance.split(";")
     rule, _, stated = head.partition(":")
     weights = tuple((name or "all", float(weight)) for name, weight in _WEIGHT.findall(stated))
     others = " ".join(option for option in options if option != "anchor=true")
     shown, anchored = others.replace("drawn_noise=true", "drawn noise"), "anchor=true" in options
-    return Setting(text, rule, weights, shown, "=" in stated, anchored)
+    return Setting(text, rule, weights, shown, "=" in stated, anchored, sampling=sampling)
 
 
 def variable(name: str) -> str:

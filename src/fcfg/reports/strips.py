@@ -100,7 +100,7 @@ def make_strips(comparison: Comparison, album: Album) -> dict[str, list[Strip]]:
     strips |= {"counterfactuals": [], "truth": [], "reversal": []}
     for do in comparison.dos:
         picked = comparison.picked(do)
-        rows = comparison.measured[do].rows if comparison.is_alone else picked
+        rows = comparison.measured[do].drawn if comparison.is_alone else picked
         rows = [row for row in rows if row in album.answers]
         plain = [row for row in rows if comparison.is_alone and row.cell.guidance == BASELINE]
         few = [row for row in dict.fromkeys([*plain, *picked]) if row in rows]

@@ -42,27 +42,33 @@ def overview(comparison: Comparison) -> Table:
             average(map(estimated, own)) if all(map(estimated, own)) else None for own in every
         ]
     shown = [[rows[name] for rows in asked.values()] for name in names] if asked else []
-    labels = [listed(dict.fromkeys(row.setting.label for row in rows), "or") for rows in shown]
+    labels = [
+        name if row.setting.method else listed(dict.fromkeys(r.setting.label for r in own), "or")
+        for name, own in zip(names, shown, strict=False)
+        for row in own[:1]
+    ]
     title = f"Means over {listed(map(named, asked))}" if asked else ""
-    return _table(comparison, [rows[0] for rows in shown], labels, columns, title)
+    return table_of(comparison, [rows[0] for rows in shown], labels, columns, title)
 
 
 def _by_name(comparison: Comparison, do: str) -> dict[str, Row]:
     """Rows of one run by setting; of several, the representative ones by model."""
     if comparison.is_alone:
-        return {row.cell.guidance: row for row in comparison.measured[do].rows}
+        rows = [(row, row.setting) for row in comparison.measured[do].shown]
+        named_so = [(row, [f"{s.method}, {role}" for role in s.roles]) for row, s in rows]
+        return {name: row for row, own in named_so for name in own or [row.cell.guidance]}
     return {row.run.name: row for row in comparison.representative(do)}
 
 
 def numbers(comparison: Comparison, do: str) -> Table:
     """All rows of an intervention, with the paper's below ours, and the factual images last."""
-    measured = comparison.measured[do]
-    columns = {own: [*values.values()] for own, values in measured.table.items()}
-    labels = [row.names[1] for row in measured.rows]
-    table = _table(comparison, measured.rows, labels, columns, named(do))
+    measured, rows = comparison.measured[do], comparison.measured[do].shown
+    columns = {own: [values[row] for row in rows] for own, values in measured.table.items()}
+    labels = [row.names[1] for row in rows]
+    table = table_of(comparison, rows, labels, columns, named(do))
     beside = ("",) * (len(table.names) - 1)
     lines: list[Line] = []
-    for row, line in zip(measured.rows, table.rows, strict=True):
+    for row, line in zip(rows, table.rows, strict=True):
         lines += filter(None, [line, _of_paper(row, table.columns, (*beside, "the paper"))])
     summary = comparison.runs[0].summary  # whose factual images are those of all
     real = tuple(summary.real.get((own.metric, own.attribute)) for own in table.columns)
@@ -89,7 +95,7 @@ def differences(comparison: Comparison, do: str) -> Table | None:
     reference, measured = comparison.reference(do), comparison.measured[do]
     if reference is None:
         return None
-    rows = [row for row in measured.rows if row is not reference]
+    rows = [row for row in measured.shown if row is not reference]
     columns: dict[Column, list[Value]] = {}
     for own, values in measured.table.items():
         sizes = {row: sized(own, value) for row, value in values.items()}
@@ -97,7 +103,7 @@ def differences(comparison: Comparison, do: str) -> Table | None:
             columns[replace(own, signed=True)] = [gap(sizes[r], sizes[reference]) for r in rows]
     labels = [row.names[1] for row in rows]
     title = f"{named(do)}, against {reference.setting.title}"
-    return _table(comparison, rows, labels, columns, title, is_gap=True)
+    return table_of(comparison, rows, labels, columns, title, is_gap=True)
 
 
 def gap(ours: Value, theirs: Value) -> Value:
@@ -107,11 +113,11 @@ def gap(ours: Value, theirs: Value) -> Value:
     return ours - theirs if isinstance(theirs, float) and ours is not None else None
 
 
-def _table(
+def table_of(
     comparison: Comparison,
     rows: Sequence[Row],
     labels: Sequence[str],
-    columns: Mapping[Column, Sequence[Value]],
+    columns: Mapping[Column, Sequence[Cell]],
     title: str,
     *,
     is_gap: bool = False,
@@ -137,10 +143,10 @@ def _table(
     return Table(names, tuple(shown), tuple(lines), title)
 
 
-def best(column: Column, values: Sequence[Value]) -> int | None:
+def best(column: Column, values: Sequence[Cell]) -> int | None:
     """Place of the best value, if its paired difference from the next one excludes 0."""
     sign = {"": 0, "↑": -1, "↓": 1, "→ 0": 1}[column.better]
-    every = {k: estimated(sized(column, value)) for k, value in enumerate(values)}
+    every = {k: estimated(sized(column, estimated(v))) for k, v in enumerate(values)}
     sizes = {k: size for k, size in every.items() if size is not None}
     ranked = sorted(sizes, key=lambda k: sign * sizes[k].value)
     if not sign or len(ranked) < 2 or not (sizes[ranked[0]] - sizes[ranked[1]]).excludes_zero:

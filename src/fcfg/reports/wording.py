@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fcfg.causal.attributes import Binary, Categorical
+from fcfg.evaluation.experiment import parts_of
 from fcfg.evaluation.result_files import JSON
 from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import MIN_IMAGES, Estimate
@@ -94,8 +95,10 @@ def steps_text(header: JSON) -> str:
         return "one pass"
     grid = header.get("grid", "uniform")
     on = "" if grid == "uniform" else f" on the {grid} grid"
-    drawn = f"; {own} where noise is drawn" if (own := header.get("drawn_sampling")) else ""
-    return f"{header['steps']} steps of {header['solver'].removesuffix('()')}{on}{drawn}"
+    own = {sampling for _, text in header["questions"] if (sampling := parts_of(text)[1])}
+    other = f"; {own.pop() if len(own) == 1 else f'{len(own)} others'} where a setting says so"
+    solver = header["solver"].removesuffix("()")
+    return f"{header['steps']} steps of {solver}{on}{other if own else ''}"
 
 
 def made(header: JSON) -> str:
