@@ -113,7 +113,7 @@ def _write(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
 
 def _push(text: str) -> dict[str, float]:
     """Effect of a setting on the target, on the rest, and on the reversal, in sd."""
-    rule, _, tail = text.partition(":")
+    rule, _, tail = text.split(" @ ")[0].partition(":")
     if rule == "none":
         return {"target": -0.1, "off": 0.0, "back": 0.02}
     weights = [float(part.split("=")[-1]) for part in tail.split(";")[0].split(",")]

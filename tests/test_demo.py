@@ -50,7 +50,7 @@ def test_the_demo_says_what_it_saw_and_where_to_look(tiny: Path, capsys) -> None
     assert len(rows(tiny / "runs/demo")) == 3 * 4
     # The last row is what README and Python show: calibrated, with drawn noise, in its own steps.
     assert "uncalibrated" in said
-    assert "4 steps of DPMSolver2M on the karras grid; ddim quadratic 11 where noise" in said
+    assert "4 steps of DPMSolver2M on the karras grid; ddim quadratic 11 where a setting" in said
     assert "anchored contrast 1.39 drawn noise (default)" in said
     pipeline = load("portraits")
     asked = find_experiment("portraits/demo", model=pipeline)

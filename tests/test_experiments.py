@@ -136,7 +136,6 @@ ASKED = "do: [smiling]\nguidance: []\n"
         (ASKED + "sampling: true", "sampling"),
         *((f"{ASKED}also: {text}", "also") for text in ("null", "['cfg:2']", "{smiling: 2}")),
         (ASKED + "also: {male: [cfg:3]}", "also"),
-        (ASKED + "drawn_sampling: '9'", "drawn_sampling"),
         *((f"do: {do}\nguidance: []", "do") for do in ([], "[a, a]", "[a+]", "[a+a]")),
         *((f"{ASKED}name: {name}", "name") for name in (*NO_FOLDERS, "a//b", "a/../b", "a/")),
     ],

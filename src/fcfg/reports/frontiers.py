@@ -63,7 +63,7 @@ class Frontier:
     def place(self) -> str:
         """The weights between which the strength is 0, or how far from it the method stays."""
         for one, other in zip(self.points, self.points[1:], strict=False):
-            if one.x.value * other.x.value <= 0:
+            if min(one.x.value, other.x.value) <= 0 <= max(one.x.value, other.x.value):
                 return f"{one.setting.weights_text} and {other.setting.weights_text}"
         nearest = min((point.x for point in self.points), key=lambda x: abs(x.value))
         words = "at most" if nearest.value < 0 else "at least"
@@ -100,7 +100,8 @@ def at_zero(
 
     Rows whose x never changes its sign are NaN.
     """
-    crosses, rows = x[:-1] * x[1:] <= 0, np.arange(x.shape[1])
+    one, other, rows = x[:-1], x[1:], np.arange(x.shape[1])
+    crosses = (np.minimum(one, other) <= 0) & (np.maximum(one, other) >= 0)
     if not crosses.any():
         return np.full(len(rows), np.nan)
     first = crosses.argmax(axis=0)
@@ -195,7 +196,8 @@ def _equal_strength(comparison: Comparison, chart: Chart) -> Table:
     rows = [replace(f.calibrated.row, setting=f.setting) for f in every]
     names = [f.setting.method for f in every]
     title = f"{named(chart.do)}: answers as clear as {chart.reference}"
-    return table_of(comparison, rows, names, columns, title)
+    table = table_of(comparison, rows, names, columns, title)
+    return replace(table, names=(*table.names[:-1], "method"))
 
 
 def frontier_files(comparison: Comparison) -> dict[str, bytes]:
