@@ -72,7 +72,7 @@ def test_texts_with_a_sampling_are_read_as_they_are_written(text: str) -> None:
 def test_a_sampling_that_no_answer_has_is_refused() -> None:
     with refused("sampling", "huen"):
         checked(guidance=(f"{CFG} @ huen",))
-    with refused("guidance 'none @ ddim uniform 2'", "has no steps"):
+    with refused("sampling of 'none @ ddim uniform 2'", "has no steps"):
         asked(guidance=(f"none @ {AT}",)).plans(laws.shift())
 
 

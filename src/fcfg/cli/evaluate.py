@@ -61,13 +61,7 @@ def evaluate(
         show: Print the experiment as YAML and exit.
         list_: List the experiments, or those that fit MODEL, and exit.
     """
-    from fcfg.evaluation.presets import (
-        AS_IT_SAYS,
-        OWN,
-        asks_the_model,
-        experiments,
-        find_experiment,
-    )
+    from fcfg.evaluation.presets import OWN, asks_the_model, experiments, find_experiment
     from fcfg.model import load
     from fcfg.storage import read_outline
     from fcfg.support.config_files import to_yaml
@@ -84,7 +78,7 @@ def evaluate(
             wanted, do = "'fcfg evaluate MODEL EXPERIMENT'", f"fcfg evaluate --list {model}"
             raise InputError(subject, expected=wanted, got="none", do=f"see '{do.strip()}'")
     asked = {name: changes[name] for name in ("sampling", "anchor") if name in changes}
-    if experiment.rpartition("/")[2] in AS_IT_SAYS:
+    if experiment.rpartition("/")[2] in ("default", "factorial"):
         _check_as_it_says(model, experiment, asked)
     graph = read_outline(model)[1] if model and experiment in OWN else None
     own = load(model) if model and (asks_the_model(experiment) or not show) else None

@@ -24,15 +24,12 @@ class Frontier(BaseModel, frozen=True, extra="forbid"):
     published: str = ""  #: guidance that its authors use
     weights: tuple[str, ...] = ()  #: guidance at every weight, ascending
 
-    @field_validator("calibrated", "published")
+    @field_validator("*")
     @classmethod
-    def _check(cls, text: str) -> str:
-        return text and _canonical(text, None)
-
-    @field_validator("weights")
-    @classmethod
-    def _check_weights(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_canonical(text, None) for text in texts))
+    def _check(cls, given: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if isinstance(given, str):
+            return given and _canonical(given, None)
+        return tuple(dict.fromkeys(_canonical(text, None) for text in given))
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -148,9 +145,8 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
             stated, own = parts_of(text)
             setting = model.parse_setting(stated)
             if own and not model.traits.steps:
-                wanted = f"no sampling with a model of kind {model.kind}, which has no steps"
-                do_this = f"write '{stated}'"
-                raise InputError(f"guidance '{text}'", expected=wanted, got=own, do=do_this)
+                wanted, do = f"none of a {model.kind} model, which has no steps", "leave it out"
+                raise InputError(f"sampling of '{text}'", expected=wanted, got=own, do=do)
             sampling = own or self.sampling
             plans[do, text] = model.plan(targets_of(do), setting, sampling=sampling)
         return plans

@@ -78,8 +78,6 @@ def _kinds(family: _Family) -> dict[str, dict[str, Any]]:
 _KINDS = tuple(_PRESETS["kinds"])
 _TOGETHER = {"pairs": 2, "triple": 3}  # attributes that are set at once
 _ANY_MODEL = ("baselines", "default")  # kinds that fit every kind of model
-#: Kinds that ask what a model says, and take no other guidance or sampling.
-AS_IT_SAYS = ("default", "factorial")
 #: Kinds that are built from the attributes of any model.
 OWN = tuple(kind for kind in _KINDS if kind != "demo")
 
@@ -98,16 +96,12 @@ def experiments(graph: CausalGraph | None = None, *, groups: bool = True) -> tup
     if graph is None:
         return named
     fitting = tuple(name for name in (*OWN, *named) if _fits(name, graph))
-    return fitting if groups else tuple(name for name in fitting if _kind(name) in _ANY_MODEL)
+    return tuple(name for name in fitting if groups or name.rpartition("/")[2] in _ANY_MODEL)
 
 
 def asks_the_model(name: str) -> bool:
     """Return whether an experiment depends on the model."""
-    return _kind(name) in (*_ANY_MODEL, *AS_IT_SAYS)
-
-
-def _kind(name: str) -> str:
-    return name.rpartition("/")[2]
+    return name.rpartition("/")[2] in (*_ANY_MODEL, "factorial")
 
 
 def _fits(name: str, graph: CausalGraph) -> bool:

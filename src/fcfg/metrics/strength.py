@@ -32,12 +32,12 @@ def strength(
     -0.3333333333333333
 
     Args:
-        read: How clearly the judge reads the requested value from each answer, (n,).
+        read: Clarity of the requested value in each answer, to the judge, (n,).
         requested: Number of that value, (n,); the same for all of a continuous attribute.
-        real: How clearly it reads its own value from each real image, (n,).
+        real: Clarity of its own value in each real image, (n,).
         values: Number of that value, (n,).
         bootstrap: Bootstrap over the same images.
-        direction: Direction of each image, (n,); see :func:`fcfg.metrics.directions`.
+        direction: Direction of each image, (n,): the sign of a continuous value's change.
     """
     columns = {"read": read, "requested": requested, "real": real, "values": values}
     r, v, s, own = (check_column(name, column, bootstrap) for name, column in columns.items())

@@ -50,6 +50,11 @@ class Frontier:
         return replace(self.calibrated.setting, tint=TINTS[self.number % len(TINTS)])
 
     @property
+    def title(self) -> str:
+        """Its model, beside others, and its name."""
+        return f"{self.setting.model} {self.name}".strip()
+
+    @property
     def error(self) -> Estimate | None:
         """Its error where its strength is 0; None if it is nowhere."""
         x, y = [point.x for point in self.points], [point.y for point in self.points]
@@ -77,17 +82,9 @@ class Chart:
     do: str
     strength: str  #: metric
     error: str  #: metric
+    reference: str  #: what has strength 0
+    title: str  #: of the error
     frontiers: tuple[Frontier, ...]
-
-    @property
-    def reference(self) -> str:
-        """What has strength 0."""
-        return _STRENGTHS[self.strength]
-
-    @property
-    def title(self) -> str:
-        """Name of the error."""
-        return _ERRORS[self.error]
 
 
 def at_zero(
@@ -118,8 +115,8 @@ def charts(comparison: Comparison) -> list[Chart]:
 
 def _chart(comparison: Comparison, do: str) -> Chart | None:
     rows = {(r.run, r.cell.guidance): r for r in comparison.measured[do].rows}
-    methods = [(run, name) for run in comparison.runs for name in run.header.get("methods", {})]
-    asked = [(run, name, run.header["methods"][name].get(do)) for run, name in methods]
+    methods = [(run, run.header.get("methods", {})) for run in comparison.runs]
+    asked = [(run, name, own.get(do)) for run, every in methods for name, own in every.items()]
     every = [r for r in rows.values() if r.setting.method]
     strength, error = (
         next((m for m in metrics if all(_measured(r, m) for r in every)), None)
@@ -134,7 +131,7 @@ def _chart(comparison: Comparison, do: str) -> Chart | None:
     }
     frontiers = [
         Frontier(
-            name if comparison.is_alone else f"{run.name} {name}",
+            name,
             number,
             tuple(points[run, text] for text in own["weights"]),
             points[run, own["calibrated"]],
@@ -143,7 +140,8 @@ def _chart(comparison: Comparison, do: str) -> Chart | None:
         for number, (run, name, own) in enumerate(asked)
         if own and own["weights"]
     ]
-    return Chart(do, strength, error, tuple(frontiers)) if frontiers else None
+    about = (strength, error, _STRENGTHS[strength], _ERRORS[error])
+    return Chart(do, *about, tuple(frontiers)) if frontiers else None
 
 
 def _measured(row: Row, metric: str) -> Estimate | None:
@@ -194,7 +192,7 @@ def _equal_strength(comparison: Comparison, chart: Chart) -> Table:
         Column("sampling"): [frontier.setting.sampling for frontier in every],
     }
     rows = [replace(f.calibrated.row, setting=f.setting) for f in every]
-    names = [f.setting.method for f in every]
+    names = [f.name for f in every]
     title = f"{named(chart.do)}: answers as clear as {chart.reference}"
     table = table_of(comparison, rows, names, columns, title)
     return replace(table, names=(*table.names[:-1], "method"))
