@@ -552,7 +552,7 @@ def test_every_kind_of_experiment_is_documented_and_the_file_is_one(tmp_path: Pa
     (tmp_path / "mine.yaml").write_text(text)
     mine = find_experiment(str(tmp_path / "mine.yaml"))
     assert set(yaml.safe_load(text)) == set(type(mine).model_fields)
-    assert len(mine.questions) == 1 + 3 + 4
+    assert len(mine.questions) == 1 + 4 + 5
 
 
 def test_blocks_are_of_about_one_size(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from fcfg.reports.frontiers import at_zero, equal_strength, frontier_panels
 from fcfg.reports.frontiers import charts as frontier_charts
 from fcfg.reports.paper import match
 from fcfg.reports.tables import numbers, overview
+from fcfg.reports.wording import steps_text
 from fcfg.support.config_files import to_yaml, validate
 from methods import AT, DRAWN, LATE, methods_of
 from refusal import refusal, refused, typed
@@ -85,7 +86,7 @@ def test_reports_tell_samplings_of_one_guidance_apart(tmp_path: Path) -> None:
     ]
     joined = [[p.setting.text for p in line] for line in lines(charts(one)["male", ("sd", "sd")])]
     assert texts[1:3] in joined  # but not the other sampling
-    assert write_report(one).page.exists()
+    assert "100 steps of DDIM; 3 others where a setting says so" in steps_text(one.runs[0].header)
     # What depends on the guidance alone does not see the sampling.
     assert match("celeba-hq", "smiling", f"{CFG} @ {AT}") == match("celeba-hq", "smiling", CFG)
     drawn = ["none", f"contrast:1.3{DRAWN} @ {AT}"]

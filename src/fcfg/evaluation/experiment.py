@@ -20,7 +20,7 @@ _OWN = " @ "  # between a guidance and a sampling of its own
 class Frontier(BaseModel, frozen=True, extra="forbid"):
     """What a method is asked under one intervention, each text with the sampling of the method."""
 
-    calibrated: str  #: guidance with the calibrated weight
+    calibrated: str = Field(min_length=1)  #: guidance with the calibrated weight
     published: str = ""  #: guidance that its authors use
     weights: tuple[str, ...] = ()  #: guidance at every weight, ascending
 

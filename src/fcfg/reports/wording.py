@@ -95,8 +95,8 @@ def steps_text(header: JSON) -> str:
         return "one pass"
     grid = header.get("grid", "uniform")
     on = "" if grid == "uniform" else f" on the {grid} grid"
-    own = {sampling for _, text in header["questions"] if (sampling := parts_of(text)[1])}
-    other = f"; {own.pop() if len(own) == 1 else f'{len(own)} others'} where a setting says so"
+    own = sorted({parts_of(text)[1] for _, text in header["questions"]} - {""})
+    other = f"; {own[0] if len(own) == 1 else f'{len(own)} others'} where a setting says so"
     solver = header["solver"].removesuffix("()")
     return f"{header['steps']} steps of {solver}{on}{other if own else ''}"
 
