@@ -19,7 +19,7 @@ from evaluations import CFG, answers, asked, evaluation, tiny_model
 from fake_results import SWEEP, make_results
 from fcfg.causal.attributes import Binary
 from fcfg.evaluation import Experiment, find_experiment, read_results
-from fcfg.evaluation.experiment import Frontier, parts_of
+from fcfg.evaluation.experiment import Asked, parts_of
 from fcfg.guidance import Guidance
 from fcfg.judge import judged
 from fcfg.metrics import Bootstrap
@@ -267,7 +267,7 @@ def test_the_factorial_asks_every_method_at_its_weights() -> None:
 
 
 def test_methods_that_do_not_fit_an_experiment_are_refused(tmp_path: Path) -> None:
-    own = Frontier(calibrated="cfg:2 @ 7")
+    own = Asked(calibrated="cfg:2 @ 7")
     assert own.texts == ("cfg:2.0 @ dpm-2m karras 7",)
     with refused("anchor", "none with methods"):
         checked(methods={"CFG": {"smiling": own}}, anchor=True)

@@ -17,7 +17,7 @@ from fcfg.support.names import check_folder_name
 _OWN = " @ "  # between a guidance and a sampling of its own
 
 
-class Frontier(BaseModel, frozen=True, extra="forbid"):
+class Asked(BaseModel, frozen=True, extra="forbid"):
     """What a method is asked under one intervention, each text with the sampling of the method."""
 
     calibrated: str = Field(min_length=1)  #: guidance with the calibrated weight
@@ -51,7 +51,7 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
     """Guidances, or settings of another kind of model, as text; 'none', the baseline, is added.
     One may have a sampling of its own: 'cfg:3 @ ddim uniform 20'."""
     also: dict[str, tuple[str, ...]] = {}  #: further guidances for a single intervention
-    methods: dict[str, dict[str, Frontier]] = {}  #: compared methods, by name and intervention
+    methods: dict[str, dict[str, Asked]] = {}  #: compared methods, by name and intervention
     calibrated_by: str = ""  #: digest of the judge with which methods were calibrated
     continuous: Literal["permuted", "quantiles"] = "permuted"
     """Values of continuous targets: those of other images, or the 10th or the 90th percentile of

@@ -91,7 +91,7 @@ def _stated(fields: Mapping[str, Any], **optional: Any) -> type[BaseModel]:
 
 
 _MODEL = _stated({"name": str, "digest": str}, traits=JSON, defaults=JSON, parameters=int)
-_FRONTIER = _object({"calibrated": str, "published": str, "weights": list[str]})
+_ASKED = _object({"calibrated": str, "published": str, "weights": list[str]})
 _HEADER = _stated(
     {
         "experiment": str,
@@ -112,7 +112,7 @@ _HEADER = _stated(
     grid=str,
     continuous=str,
     cycles=int,
-    methods=dict[str, dict[str, _FRONTIER]],
+    methods=dict[str, dict[str, _ASKED]],
     calibrated_by=str,
     threshold=_Number | None,
 )

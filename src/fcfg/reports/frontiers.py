@@ -155,7 +155,8 @@ def frontier_panels(comparison: Comparison) -> list[Panel]:
     """One drawing for each intervention."""
     panels: list[Panel] = []
     for chart in charts(comparison):
-        points = [point for frontier in chart.frontiers for point in frontier.points]
+        every = [(*own.points, own.calibrated, own.published) for own in chart.frontiers]
+        points = [point for own in every for point in own if point is not None]
         drawing = rendered(
             "frontiers.svg.jinja",
             chart=chart,
