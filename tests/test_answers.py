@@ -56,7 +56,10 @@ def test_answers_are_those_of_the_model(make: Any) -> None:
     settings = (
         ("shift:1", "none") if isinstance(model, ShiftModel) else (ANCHORED, PLAIN, DRAWN_NOISE)
     )
-    asked = [question(model, setting, returns=1) for setting in settings]
+    asked = [
+        question(model, setting, returns=1, fresh=True, key=setting == DRAWN_NOISE)
+        for setting in settings
+    ]
     for answer in answered(model, *asked):
         flip = {"smiling": 1 - DRAWN.attributes["smiling"]}
         alone = model.counterfactual(
@@ -65,6 +68,10 @@ def test_answers_are_those_of_the_model(make: Any) -> None:
         assert torch.equal(answer.pair.images, alone.images)
         assert list(answer.pair.spent) == list(alone.spent)
         assert torch.equal(answer.back.images, model.reverse(alone).images)
+        keys = [f"fresh {key}" for key in alone.abduction.keys]
+        assert torch.equal(answer.fresh.images, model.reverse(alone, keys=keys).images)
+        is_same = torch.equal(answer.fresh.images, answer.back.images)
+        assert is_same != answer.question.key
 
 
 def test_blocks_do_not_matter(model: CounterfactualPipeline) -> None:
@@ -101,7 +108,7 @@ def test_a_plain_answer_shares_an_abduction_that_another_one_needs(model) -> Non
 
 @pytest.mark.parametrize("left_out", [0, 1, 2])
 def test_progress_ends_at_one_whatever_is_left_out(model, left_out) -> None:
-    asked = [question(model, PLAIN, returns=2), question(model, DRAWN_NOISE, extra=3)]
+    asked = [question(model, PLAIN, returns=2, fresh=True), question(model, DRAWN_NOISE, extra=3)]
     shares, phases = list[float](), list[tuple[str, float]]()
     told: dict[str, Any] = {"on_progress": shares.append}
     told["on_step"] = lambda phase, step, share: phases.append((phase, share))

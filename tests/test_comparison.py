@@ -30,6 +30,7 @@ N, FEW = 200, 12  # images: the fewest that an AUROC needs, and few
 HOT = ("none", "temperature:0.1")
 CONTINUOUS = {"kind": "continuous", "low": 0.0, "high": 1.0}
 EFFECTS: dict[str, Any] = {"reversal": {"none": 0.1, CFG: 0.3, FCFG: 0.2}, "fid": 9.0}
+DRAWN = {CFG: "cfg:3.0;anchor=true;drawn_noise=true"}
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -152,6 +153,16 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return first, second
 
 
+def by_noise(line: dict[str, Any]) -> None:
+    """Plain CFG draws its noise, and a return with fresh noise ends twice as far away."""
+    if line["kind"] == "run":
+        line["questions"] = [[do, DRAWN.get(text, text)] for do, text in line["questions"]]
+    if (text := line.get("guidance")) in DRAWN:
+        line["guidance"] = DRAWN[text]
+        if line["kind"] == "row":
+            line["fresh"] = {"mae": 2 * line["reversal"]["mae"], "lpips": 0.1}
+
+
 # Numbers ----------------------------------------------------------------------------------------
 
 
@@ -179,6 +190,26 @@ def test_the_best_is_marked_only_if_it_is_clear(ours: Path, copied) -> None:
         for (own, found), clear in ((back(both, "smiling"), is_clear), (change, False)):
             values = [value for row, value in found.items() if row.cell.guidance == "none"]
             assert (best(own, values) is not None) == clear
+
+
+def test_returns_with_own_and_with_fresh_noise_stand_side_by_side(ours: Path, copied) -> None:
+    """Inferred noise is both; where no run has drawn any, a return is just a return."""
+    run = copied("drawn", by_noise)
+    for comparison in (compare(run, resamples=50), compare(ours, run, resamples=50)):
+        (_, own), (_, fresh) = (
+            column(comparison, "male", "after reversal", f"MAE, {noise} noise")
+            for noise in ("own", "fresh")
+        )
+        for row, value in own.items():
+            times = 2 if row.cell.guidance in DRAWN.values() else 1
+            assert fresh[row].value == pytest.approx(times * value.value)
+        titles = [own.title for own in overview(comparison).columns]
+        assert {"MAE, own noise", "MAE, fresh noise"} < set(titles)
+        assert {"fresh_mae", "fresh_lpips"} < {line["metric"] for line in lines(comparison)}
+    plain = compare(ours, resamples=50)
+    titles = {own.title for own in plain.measured["male"].table if own.group == "after reversal"}
+    assert titles == {"MAE", "LPIPS"}
+    assert "fresh_mae" not in {line["metric"] for line in lines(plain)}
 
 
 def test_the_order_of_the_runs_changes_no_number(ours: Path, copied) -> None:

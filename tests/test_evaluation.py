@@ -184,6 +184,30 @@ def test_nothing_is_reversed_or_shown_where_nobody_asks(tmp_path: Path) -> None:
     assert not (tmp_path / "pictures").exists()
 
 
+def test_where_noise_is_drawn_the_way_back_is_asked_with_fresh_noise_too(tmp_path: Path) -> None:
+    """However the run is cut; and not twice where noise is inferred, or nothing is reversed."""
+    drawn = "contrast:1.5;anchor=true;drawn_noise=true"
+    both = asked(do=("smiling",), guidance=(CFG, drawn), images=4)
+    pipeline, faces = shared_model(), portraits.sample(4, portraits.EVALUATION_SEED, SIZE)
+    result = evaluation(tmp_path / "run", both).run()
+    parts = [evaluation(tmp_path / "cut", both, shard=(k, 2), block=1).run() for k in range(2)]
+    assert same(result, parts[-1], within=1e-5)
+    having = {key[:2] for key, row in result.rows.items() if row.get("fresh")}
+    assert having == {("smiling", drawn)}
+    do, how = {"smiling": 1 - faces.attributes["smiling"]}, {"sampling": SAMPLING}
+    pair = pipeline.counterfactual(
+        faces.images, faces.attributes, do, guidance=Guidance.parse(drawn), **how
+    )
+    keys = [f"fresh {key}" for key in pair.abduction.keys]
+    for name, back in (("reversal", {}), ("fresh", {"keys": keys})):
+        errors = image_mae(pipeline.reverse(pair, **back).images, faces.images)
+        found = [row[name]["mae"] for key, row in result.rows.items() if key[1] == drawn]
+        assert found == pytest.approx(errors.tolist(), rel=1e-5)
+    quick = both.model_copy(update={"reverse": False})
+    rows = evaluation(tmp_path / "quick", quick).run().rows.values()
+    assert not any("fresh" in row for row in rows)
+
+
 # Data of all kinds ------------------------------------------------------------------------------
 
 
@@ -532,7 +556,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "evaluate.md").read_text()
 def test_every_field_of_a_result_file_is_documented(whole) -> None:
     (*_, row), (distance, *_) = whole.rows.values(), whole.distances.values()
     entries = [whole.header, whole.real[NAMES[0]], row, distance]
-    entries += [{"kind": "run", "cycles": 10}, {"kind": "row", "repeated": None}]
+    entries += [{"kind": "run", "cycles": 10}, {"kind": "row", "repeated": None, "fresh": None}]
     entries += whole.minimality.values()
     schema = PAGE.split("## Result files")[1]
     for entry in entries:

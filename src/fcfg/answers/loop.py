@@ -37,6 +37,7 @@ from fcfg.model import (
     AbstractCounterfactual,
     Action,
     AnyModel,
+    BackKeys,
     Factual,
     Plan,
     Run,
@@ -60,6 +61,7 @@ class Question:
     act: Callable[[], Action]
     """Returns the counterfactual attributes of all images; called for every block."""
     returns: int = 0  #: how often an answer goes back, each time from where it was
+    fresh: bool = False  #: whether it goes back a second time, with noise drawn anew
     extra: int = 0  #: network rows of the caller's own work on one answer, see `Block.phase`
     key: Any = None  #: what the caller knows it by
 
@@ -67,7 +69,8 @@ class Question:
     def rows(self) -> int:
         """Network rows of one image, without the first abduction."""
         plan = self.plan
-        return plan.rows + self.returns * (plan.abduction_rows + plan.rows) + self.extra
+        ways = self.returns * (1 + self.fresh)
+        return plan.rows + ways * (plan.abduction_rows + plan.rows) + self.extra
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +81,7 @@ class Answer:
     pair: Any  #: the counterfactual of the model, an `AbstractCounterfactual`
     back: Any  #: None, or that after the last way back, if there was one
     seconds: float  #: time of the prediction per image
+    fresh: Any = None  #: None, or that after the last way back with noise drawn anew
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +161,9 @@ class Block:
             start = time.perf_counter()
             pair = self.predict(question)
             seconds = (time.perf_counter() - start) / len(self.rows)
-            yield Answer(question, pair, self.reverse(question, pair), seconds)
+            back = self.reverse(question, pair)
+            anew = self.reverse(question, pair, fresh=True) if question.fresh else None
+            yield Answer(question, pair, back, seconds, anew)
 
     def abduction(self, plan: Plan[Any]) -> AbstractAbduction:
         """Return what is behind the images: from memory, from the store, or inferred."""
@@ -184,15 +190,20 @@ class Block:
         return pair
 
     def reverse(
-        self, question: Question, pair: AbstractCounterfactual
+        self, question: Question, pair: AbstractCounterfactual, *, fresh: bool = False
     ) -> AbstractCounterfactual | None:
-        """Go back from an answer as often as the question says; None if it does not."""
+        """Go back from an answer as often as the question says; None if it does not.
+
+        Fresh noise has nothing to do with that of the way there, as that of a recipient of the
+        answer. It follows from the key of the image, so that rounding does not change it.
+        """
         back, plan = pair, question.plan
         for _ in range(question.returns):
             steps = self.phase("reversal", up=plan.abduction_rows, down=plan.rows)
             with steps as on_step, self._quiet():
-                size = self._loop.batch_size
-                back = self._loop.model.reverse(back, batch_size=size, on_step=on_step)
+                model, size = self._loop.model, self._loop.batch_size
+                own: BackKeys = [f"fresh {key}" for key in self.keys] if fresh else "same"
+                back = model.reverse(back, keys=own, batch_size=size, on_step=on_step)
             self._check(f"the way back of {question.name}", back.images)
         return back if question.returns else None
 

@@ -75,6 +75,7 @@ def _text(column: Column, cell: Cell) -> str:
 def print_overview(comparison: Comparison) -> None:
     """Print the table of a report at a glance, below what makes a run useless and its notes."""
     from fcfg.reports.tables import overview
+    from fcfg.reports.wording import RETURNS
 
     if comparison.failures:
         print("The model fails without guidance, so the run says nothing about guidance.")
@@ -82,7 +83,7 @@ def print_overview(comparison: Comparison) -> None:
     print_table(overview(comparison))
     print("±: half of a 95 % interval; → 0: distance from 0; bold: clearly the best.")
     if any(run.header["reverse"] for run in comparison.runs):
-        print("After reversal: the noise is that of the way there.")
+        print(f"After reversal: {RETURNS}")
 
 
 def print_numbers(comparison: Comparison) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fcfg.answers import Answer, AnswerLoop, Block, Question, Store, in_blocks
 from fcfg.datasets import portraits
-from fcfg.evaluation.experiment import Experiment, targets_of
+from fcfg.evaluation.experiment import Experiment, draws_noise, targets_of
 from fcfg.evaluation.measurements import THRESHOLD, Evaluators, Truth, real_entries, row_entries
 from fcfg.evaluation.pictures import PictureFiles
 from fcfg.evaluation.provenance import without_folders
@@ -173,6 +173,7 @@ class _Runner:
                 plan,
                 lambda do=do: self.intervention(do)[0],
                 evaluation.experiment.returns(do),
+                fresh=bool(do) and draws_noise(plan.setting),
                 key=(do, guidance),
             )
             for (do, guidance), plan in evaluation.plans.items()

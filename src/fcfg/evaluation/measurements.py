@@ -188,22 +188,28 @@ def row_entries(
     """Yield the rows of a block of images under one question."""
     (do, guidance), nothing = answer.question.key, [None] * len(block.names)
     images = answer.pair.images.float()
-    reversal = None if answer.back is None else answer.back.images.float()
+    reversal, fresh = (
+        nothing if back is None else evaluators.distances(back.images.float(), block.images)
+        for back in (answer.back, answer.fresh)
+    )
     columns = zip(
         block.names,
         _values(answer.pair.attributes, space),
         _scores(reading, space),
         evaluators.distances(images, block.images),
-        nothing if reversal is None else evaluators.distances(reversal, block.images),
+        reversal,
+        fresh,
         nothing if truth is None else _errors(truth, images, block, space),
         answer.pair.spent,
         strict=True,
     )
-    for name, target, scores, change, back_error, true_error, evaluations in columns:
+    for name, target, scores, change, back_error, anew, true_error, evaluations in columns:
         about = {"kind": "row", "do": do, "guidance": guidance, "image": name, "target": target}
         back = {"reversal": back_error}
         if not do and back_error is not None:
             back = {"reversal": None, "repeated": back_error}
+        elif anew is not None:
+            back["fresh"] = anew
         cost = {"evaluations": evaluations, "seconds": round(answer.seconds, 4)}
         yield {**about, **scores, "change": change, **back, "truth": true_error, **cost}
 

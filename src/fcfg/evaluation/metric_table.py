@@ -84,6 +84,9 @@ METRICS: dict[str, Metric] = {
         Metric("change_lpips", "LPIPS", 3, "LPIPS", None, "change"),
         Metric("reversal_mae", "MAE", 3, _PIXELS, None, "after reversal", "↓", paper="mae"),
         Metric("reversal_lpips", "LPIPS", 3, "LPIPS", None, "after reversal", "↓", paper="lpips"),
+        # With noise that was drawn anew, as a recipient of the answer would draw it.
+        Metric("fresh_mae", "MAE, fresh noise", 3, _PIXELS, None, "after reversal", "↓"),
+        Metric("fresh_lpips", "LPIPS, fresh noise", 3, "LPIPS", None, "after reversal", "↓"),
         # From the original image to the last of several null interventions in a row.
         Metric("repeated_mae", "MAE", 3, _PIXELS, None, "after all cycles", "↓"),
         Metric("repeated_lpips", "LPIPS", 3, "LPIPS", None, "after all cycles", "↓"),

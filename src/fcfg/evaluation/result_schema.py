@@ -145,7 +145,7 @@ class Schema:
         self._questions = {tuple(question) for question in header["questions"]}
         self._kinds = {
             "real": _line({**read, "attributes": values}, unrelated=_MAE),
-            "row": _line(row, repeated=_DISTANCES),
+            "row": _line(row, repeated=_DISTANCES, fresh=_DISTANCES),
             "distance": _line({**asked, "metric": str, "value": _Number, "n": _Positive}),
             "minimality": _line({**asked, "values": shares}),
         }

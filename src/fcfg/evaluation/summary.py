@@ -188,7 +188,7 @@ class _Builder:
                 if (found := self._strength(self.space[name], rows))
             },
         }
-        errors = product(("change", "reversal", "repeated", "truth"), ("mae", "lpips"))
+        errors = product(("change", "reversal", "fresh", "repeated", "truth"), ("mae", "lpips"))
         of_images = {f"{part}_{name}": self._mean(rows, part, name) for part, name in errors} | {
             "truth_changed": self._truth_changed(rows),
             "minimality": self._minimality(do, guidance),

@@ -23,6 +23,8 @@ Value: TypeAlias = Estimate | float | None
 Values: TypeAlias = "dict[Row, Value]"
 TARGET, REST = "target", "off target"
 _SCORES = ("auroc", "error", "delta")
+#: Returns with fresh noise, and those with the noise of the way there; one where it is inferred.
+_RETURNS = {"fresh_mae": "reversal_mae", "fresh_lpips": "reversal_lpips"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,7 @@ def measure(rows: tuple[Row, ...], drift: Metric, unread: Collection[str]) -> Me
         for metric in METRICS.values()
         if (own := _single(first, metric, name)).unit or not name
     ]
+    single = _by_noise(single, rows)
     reached = dict.fromkeys(effectiveness(space, name) for name in targets)
     goals = [own for metric in reached for own in _means(first, metric, targets, TARGET)]
     reach = [
@@ -140,6 +143,17 @@ def _single(row: Row, metric: Metric, name: str) -> Column:
     )
 
 
+def _by_noise(columns: list[Column], rows: Iterable[Row]) -> list[Column]:
+    """Say whose noise a return has, where runs have returns with both."""
+    cells = [cell for row in rows for cell in row.run.summary.cells.values()]
+    if not any(cell.whole("fresh_mae") for cell in cells):
+        return [own for own in columns if own.metric not in _RETURNS]
+    return [
+        replace(own, title=f"{own.title}, own noise") if own.metric in _RETURNS.values() else own
+        for own in columns
+    ]
+
+
 def _means(row: Row, metric: Metric, names: Iterable[str], title: str) -> list[Column]:
     """Means over attributes, a column for each unit."""
     by_unit: dict[str, list[str]] = {}
@@ -154,7 +168,9 @@ def _means(row: Row, metric: Metric, names: Iterable[str], title: str) -> list[C
 
 def _number(column: Column, row: Row) -> Value:
     """The number of one attribute or of whole images, or the mean over those that have one."""
-    found = [row.cell.numbers.get((column.metric, name)) for name in column.names]
+    is_drawn = "drawn_noise=true" in row.cell.guidance.split(";")
+    metric = column.metric if is_drawn else _RETURNS.get(column.metric, column.metric)
+    found = [row.cell.numbers.get((metric, name)) for name in column.names]
     return average(map(estimated, found)) if len(found) > 1 else found[0]
 
 

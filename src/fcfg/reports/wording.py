@@ -11,6 +11,12 @@ from fcfg.evaluation.result_files import JSON
 from fcfg.evaluation.summary import Cell, Summary
 from fcfg.metrics import MIN_IMAGES, Estimate
 
+#: Whose noise a reversal has.
+RETURNS = (
+    "own noise is that of the way there; fresh noise is drawn anew, as a recipient of the answer "
+    "would. Noise that is inferred is both."
+)
+
 
 def number(value: float, digits: int, *, signed: bool = False) -> str:
     """A number with a true minus sign, and no sign at zero.
