@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fcfg.reports.rule_styles import setting
-from fcfg.reports.wording import number
+from fcfg.reports.wording import interval, number
 
 RESULTS = Path(__file__).parent / "results"
 UNTUNED = "not calibrated"
@@ -45,11 +45,16 @@ class Line:
 
         >>> Line({"MAE": "0.031", "MAE low": "0.030", "MAE high": "0.032"}).shown("MAE", 3)
         '0.031 ± 0.001'
+        >>> Line({"AUROC": "100", "AUROC low": "98.6", "AUROC high": "100"}).shown("AUROC", 1)
+        '100.0 [98.6, 100.0]'
         """
         text = self.plain(name, digits, signed=signed)
         if not self[f"{name} low"]:
             return text
-        half = (float(self[f"{name} high"]) - float(self[f"{name} low"])) / 2
+        low, high = (float(self[f"{name} {end}"]) for end in ("low", "high"))
+        if low < high and self.value(name) in (low, high):  # at the ceiling
+            return f"{text} {interval(low, high, digits, signed=signed)}"
+        half = (high - low) / 2
         return f"{text} ± {number(half, digits)}"
 
     def largest(self, prefix: str) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import binomtest, rankdata, spearmanr
 from sklearn.metrics import roc_auc_score
 
 from fcfg.metrics import (
@@ -27,8 +27,10 @@ from fcfg.metrics import (
     mean,
     mean_absolute_error,
     ratio,
+    share,
     signed_shift,
 )
+from fcfg.metrics.intervals import average, wilson
 from refusal import all_refused
 
 N = 400
@@ -73,7 +75,67 @@ def test_a_draw_of_one_class_has_no_auroc_and_is_left_out() -> None:
     tiny = auroc(np.eye(3), [0, 1, 2], Bootstrap(3), few=True)
     assert np.isnan(tiny.replicates).any()
     for found in (rare, tiny):
-        assert (found.value, found.low, found.high) == (1, 1, 1)
+        assert (found.value, found.high) == (1, 1)
+        assert np.nanmin(found.replicates) == 1
+
+
+@pytest.mark.parametrize(("positive", "negative"), [(250, 150), (3, 397)])
+def test_an_auroc_at_the_ceiling_is_as_uncertain_as_a_share_of_disjoint_pairs(
+    positive: int, negative: int
+) -> None:
+    labels = np.repeat([0, 1], [negative, positive])
+    bootstrap, pairs = Bootstrap(N, resamples=20), min(positive, negative)
+    wanted = binomtest(pairs, pairs).proportion_ci(method="wilson")
+    for scores, sign in ((labels, 1), (-labels, -1)):
+        found = auroc(scores, labels, bootstrap)
+        assert [found.low, found.high][::sign] == pytest.approx(
+            [(1 - sign) / 2 + sign * end for end in (wanted.low, wanted.high)]
+        )
+    levels = auroc(np.stack([1 - labels, labels], axis=1), labels, bootstrap)
+    assert (levels.value, levels.low) == (1, pytest.approx(wanted.low))
+    below = labels.astype(float)
+    below[0] = 2
+    assert auroc(below, labels, bootstrap).beyond == (0, 0)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 20])
+def test_a_share_has_the_interval_of_wilson_where_the_bootstrap_has_none(count: int) -> None:
+    found = share(np.arange(20) < count, Bootstrap(20, resamples=100))
+    assert found.value == count / 20
+    wanted = binomtest(count, 20).proportion_ci(method="wilson")
+    assert wilson(count / 20, 20) == pytest.approx((wanted.low, wanted.high))
+    if count in (0, 20):
+        assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+    else:
+        assert found.low == np.quantile(found.replicates, 0.025)
+    all_refused("holds", partial(share, [0.5, 1.0], Bootstrap(2)))
+
+
+def test_what_follows_from_a_ceiling_has_an_interval_too() -> None:
+    """A difference has that of Newcombe, if that of each side is known."""
+    bootstrap = Bootstrap(50, resamples=400)
+    whole, some = share(np.ones(50), bootstrap), share(np.arange(50) < 40, bootstrap)
+    low, high = wilson(1, 50)
+    both = whole - whole
+    assert (both.value, both.low, both.high) == pytest.approx((0, low - high, high - low))
+    assert not both.excludes_zero
+    gap = whole - some
+    assert gap.low == pytest.approx(0.2 - np.hypot(1 - low, some.high - 0.8))
+    assert gap.high == pytest.approx(0.2 + (0.8 - some.low))
+    assert gap.excludes_zero
+    away = some - whole
+    assert (away.low, away.high) == pytest.approx((-gap.high, -gap.low))
+    assert (abs(away).low, abs(away).high) == pytest.approx((gap.low, gap.high))
+    assert (abs(both).low, abs(both).high) == pytest.approx((0, high - low))
+    assert (whole.scaled(100).low, whole.scaled(100).high) == pytest.approx((100 * low, 100))
+    mean_of = average([whole, some])
+    assert mean_of.low == pytest.approx(0.9 - np.hypot(0.8 - some.low, 1 - low) / 2)
+    assert mean_of.high == pytest.approx((1 + some.high) / 2)
+    nearly = share(np.arange(50) < 49, bootstrap)
+    for close in (abs(whole - nearly), abs(nearly - whole)):
+        assert (close.value, close.low) == pytest.approx((0.02, 0))
+        assert close.high >= 0.02 + 1 - low
+    assert average([some, some]).beyond == (0, 0)
 
 
 @pytest.mark.parametrize("levels", [(0, 2), (0, 1)])

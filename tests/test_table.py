@@ -74,6 +74,15 @@ def test_latex_is_well_formed_and_says_a_name_once() -> None:
     assert r" & FCFG & \textbf{99.9}{\tiny$\,\pm\,$0.1} / -- & 1.23e+03 & y \\" in text
 
 
+def test_a_number_at_the_ceiling_stands_beside_its_interval() -> None:
+    """Half of it would say that the number may be larger."""
+    cell = Estimate(100.0, np.full(50, 100.0), 500, (1.4, 0.0))
+    assert (COLUMNS[0].text(cell), COLUMNS[0].margin(cell)) == ("100.0", "[98.6, 100.0]")
+    text = Table(("rule",), COLUMNS[:1], (Row(("CFG",), (cell,)),)).latex()
+    check_latex(text)
+    assert r"CFG & 100.0{\tiny\,[98.6, 100.0]} \\" in text
+
+
 @pytest.mark.parametrize("text", [ODD, "100 %", "Δ × ω ± λ → ↑ ↓ –"])
 def test_escaped_text_has_no_special_character_left(text: str) -> None:
     left = re.sub(

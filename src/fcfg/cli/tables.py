@@ -69,7 +69,7 @@ def print_table(table: Table) -> None:
 def _text(column: Column, cell: Cell) -> str:
     """Words, or a number and half of its interval."""
     margin = column.margin(cell)
-    return "" if cell is None else column.text(cell) + (f" ±{margin}" if margin else "")
+    return "" if cell is None else f"{column.text(cell)} {margin}".strip()
 
 
 def print_overview(comparison: Comparison) -> None:

@@ -8,7 +8,7 @@ from fcfg.metrics.effectiveness import (
     mean_absolute_error,
 )
 from fcfg.metrics.frechet import Inception, find_inception, frechet_distance
-from fcfg.metrics.intervals import Bootstrap, Estimate, mean, ratio
+from fcfg.metrics.intervals import Bootstrap, Estimate, mean, ratio, share
 from fcfg.metrics.lpips import LPIPS, find_lpips
 from fcfg.metrics.minimality import fifths, minimality
 from fcfg.metrics.pixels import PIXEL_RANGE, ImageErrors, image_errors, image_mae
@@ -42,6 +42,7 @@ __all__ = [
     "mean_absolute_error",
     "minimality",
     "ratio",
+    "share",
     "signed_shift",
     "stroke_intensity",
     "stroke_thickness",

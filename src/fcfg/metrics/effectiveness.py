@@ -5,6 +5,15 @@ classes the measure is the area under the ROC curve: the probability that an ima
 has a higher score than an image without it, with ties counted half:
 
 .. math:: \mathrm{AUROC} = P(s_1 > s_0) + \tfrac12 P(s_1 = s_0).
+
+If every image with the class has a higher score than every image without it, so they have in every
+resample, and the bootstrap has no width. The interval is then Wilson's, of as many pairs of such
+images as have none in common: the area is a mean over ways to form such pairs, and by Hoeffding's
+argument no more uncertain than a share of this number of independent pairs. It is wide rather than
+narrow.
+
+References:
+    Probability inequalities for sums of bounded random variables (Hoeffding, 1963), §5.
 """
 
 from __future__ import annotations
@@ -60,7 +69,8 @@ def auroc(
         with np.errstate(invalid="ignore"):  # a row of weights with a single level has none
             return np.nansum(areas, axis=0) / np.isfinite(areas).sum(axis=0)
 
-    return bootstrap.estimate(average)
+    pairs = min(min((label == k).sum(), (label != k).sum()) for k in levels if k in found)
+    return bootstrap.estimate(average).off_ceiling(int(pairs))
 
 
 def auroc_of_rows(scores: Floats, is_one: NDArray[np.bool_], weights: Floats) -> Floats:

@@ -5,14 +5,21 @@ of the statistic over the resamples bound its interval. One :class:`Bootstrap` s
 statistics on the same images, which makes differences *paired*: both sides see the same images in
 every resample, and their common variation cancels.
 
+A share of 1 is 1 in every resample, though it was seen in :math:`n` images alone, and so is an
+AUROC of 1. Such an estimate at the ceiling, or at 0, has the interval of Wilson instead. In a
+difference, it adds to the interval of the resamples in squares, as Newcombe's does.
+
 References:
-    An introduction to the bootstrap (Efron and Tibshirani, 1993).
+    An introduction to the bootstrap (Efron and Tibshirani, 1993). Probable inference, the law of
+    succession, and statistical inference (Wilson, 1927). Interval estimation for the difference
+    between independent proportions (Newcombe, 1998).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -22,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from fcfg.support.errors import InputError, check_integer, check_is
 
 Floats: TypeAlias = NDArray[np.float64]
+_Z = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True)
@@ -74,11 +82,17 @@ class Estimate:
     replicates: Floats = field(repr=False)
     """Value on each resample, (resamples,); NaN if undefined, such as an AUROC of one class."""
     n: int  #: number of images
+    beyond: tuple[float, float] = field(default=(0.0, 0.0), repr=False)
+    """How far below and above the value its interval reaches by what no resample shows."""
 
     @cached_property
     def _bounds(self) -> tuple[float, float]:
-        low, high = np.nanquantile(self.replicates, [0.025, 0.975])
-        return float(low), float(high)
+        low, high = map(float, np.nanquantile(self.replicates, [0.025, 0.975]))
+        below, above = self.beyond
+        if below or above:
+            low = self.value - math.hypot(max(self.value - low, 0.0), below)
+            high = self.value + math.hypot(max(high - self.value, 0.0), above)
+        return low, high
 
     @property
     def low(self) -> float:
@@ -102,14 +116,31 @@ class Estimate:
         if ours != theirs:
             expected, do = "two estimates of one bootstrap", "estimate both on the same images"
             raise InputError("difference", expected=expected, got=f"{ours} and {theirs}", do=do)
-        return Estimate(self.value - other.value, self.replicates - other.replicates, self.n)
+        (below, above), (under, over) = self.beyond, other.beyond
+        beyond = math.hypot(below, over), math.hypot(above, under)
+        value = self.value - other.value
+        return Estimate(value, self.replicates - other.replicates, self.n, beyond)
 
     def __abs__(self) -> Estimate:
-        return Estimate(abs(self.value), np.abs(self.replicates), self.n)
+        distance = Estimate(abs(self.value), np.abs(self.replicates), self.n)
+        below, above = self.beyond if self.value >= 0 else self.beyond[::-1]
+        if self.low < 0 < self.high:  # no distance is below 0
+            spread = max(distance.value - distance.low, 0.0)
+            below, above = math.sqrt(distance.value**2 - spread**2), max(below, above)
+        return replace(distance, beyond=(below, above)) if any(self.beyond) else distance
 
     def scaled(self, factor: float) -> Estimate:
-        """Multiply by a factor, such as 100 for an AUROC in percent."""
-        return Estimate(self.value * factor, self.replicates * factor, self.n)
+        """Multiply by a factor above 0, such as 100 for an AUROC in percent."""
+        below, above = self.beyond
+        beyond = below * factor, above * factor
+        return Estimate(self.value * factor, self.replicates * factor, self.n, beyond)
+
+    def off_ceiling(self, count: int) -> Estimate:
+        """Give a share of 0 or 1 the interval of Wilson, for this number of independent trials."""
+        if self.value not in (0.0, 1.0):
+            return self
+        low, high = wilson(self.value, count)
+        return replace(self, beyond=(self.value - low, high - self.value))
 
     def to_json(self) -> dict[str, float | int]:
         """Value, interval and number of images, for a result file."""
@@ -123,13 +154,41 @@ def mean(values: ArrayLike, bootstrap: Bootstrap) -> Estimate:
     return Estimate(float(column.sum() / bootstrap.n), replicates, bootstrap.n)
 
 
+def share(holds: ArrayLike, bootstrap: Bootstrap) -> Estimate:
+    """The share of images of which something holds; Wilson's interval if it is all or none.
+
+    >>> found = share([True] * 16, Bootstrap(16))
+    >>> found.value, round(found.low, 3), found.high
+    (1.0, 0.806, 1.0)
+    """
+    column = check_column("holds", holds, bootstrap)
+    if not np.isin(column, (0, 1)).all():
+        do = "compare the numbers with a limit first"
+        raise InputError("holds", expected="truth values", got="other numbers", do=do)
+    return mean(column, bootstrap).off_ceiling(bootstrap.n)
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    r"""The ends of Wilson's 95 % interval of a share :math:`p` of n trials.
+
+    .. math:: \frac{p + z^2 / 2n \pm z \sqrt{p (1 - p) / n + z^2 / 4n^2}}{1 + z^2 / n}
+    """
+    middle = share + _Z**2 / (2 * n)
+    reach = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
+    low, high = ((middle + sign * reach) / (1 + _Z**2 / n) for sign in (-1, 1))
+    return max(low, 0.0), min(high, 1.0)
+
+
 def average(estimates: Iterable[Estimate | None]) -> Estimate | None:
     """The mean of those estimates there are, on the same images; None if there are none."""
     given = [estimate for estimate in estimates if estimate is not None]
     if not given:
         return None
     value = float(np.mean([estimate.value for estimate in given]))
-    return Estimate(value, np.mean([e.replicates for e in given], axis=0), given[0].n)
+    sides = zip(*(estimate.beyond for estimate in given), strict=True)
+    below, above = (float(np.mean(side)) for side in sides)  # at least as wide as in squares
+    replicates = np.mean([e.replicates for e in given], axis=0)
+    return Estimate(value, replicates, given[0].n, (below, above))
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike, bootstrap: Bootstrap) -> Estimate:

@@ -85,10 +85,15 @@ class Column:
         return interval(cell.low, cell.high, self.digits, signed=self.signed)
 
     def margin(self, cell: Cell) -> str:
-        """Half the width of the interval; "" if there is none."""
+        """Half the width of the interval behind a sign; "" if there is none.
+
+        The interval itself at the ceiling, where the number is at its end.
+        """
         if not isinstance(cell, Estimate) or cell.low == cell.high:
             return ""
-        return replace(self, signed=False).text((cell.high - cell.low) / 2)
+        if any(cell.beyond):
+            return self.interval(cell)
+        return "±" + replace(self, signed=False).text((cell.high - cell.low) / 2)
 
 
 @dataclass(frozen=True)
@@ -203,4 +208,5 @@ def _latex_cell(column: Column, cell: Cell, *, is_best: bool) -> str:
         return _MISSING
     text, margin = escaped(column.text(cell)), column.margin(cell)
     text = rf"\textbf{{{text}}}" if is_best else text
-    return text + (rf"{{\tiny$\,\pm\,${margin}}}" if margin else "")
+    small = margin.replace("±", r"$\,\pm\,$") if margin[:1] == "±" else rf"\,{escaped(margin)}"
+    return text + (rf"{{\tiny{small}}}" if margin else "")
