@@ -167,10 +167,11 @@ def counted_rows(pipeline: CounterfactualPipeline | None = None) -> Generator[li
         yield rows
 
 
-def folder_model(folder: Path, count: int = 40) -> CounterfactualPipeline:
+def folder_model(folder: Path, count: int = 40, *, each: int = 0) -> CounterfactualPipeline:
     """The tiny model as if it had been trained on a folder of drawings, which is made.
 
-    The first ``count`` are for testing, two more for what training needs.
+    The first ``count`` are for testing, two more for what training needs. A person has some of
+    them ``each``.
     """
     drawn = portraits.sample(count + 2, 7, SIZE)
     names = [f"{number:03}.png" for number in range(count + 2)]
@@ -178,9 +179,12 @@ def folder_model(folder: Path, count: int = 40) -> CounterfactualPipeline:
     folder.mkdir()
     for name, picture in zip(names, fcfg.to_pictures(drawn.images), strict=True):
         picture.save(folder / name)
-    write_table(folder, {"file_name": names, "part": parts} | drawn.attributes)
+    people = [f"p{number // each}" for number in range(count)] + ["x", "y"] if each else []
+    table = {"file_name": names, "part": parts} | ({"who": people} if each else {})
+    write_table(folder, table | drawn.attributes)
     pipeline = tiny_model()
     options = {"format": "folder", "path": str(folder), "size": SIZE, "split": "part"}
+    options |= {"group": "who"} if each else {}
     pipeline.provenance = {"training": {"data": options}}
     return pipeline
 

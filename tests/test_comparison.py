@@ -16,7 +16,7 @@ import torch
 from fake_results import CFG, FCFG, known_results, make_results
 from fcfg.cli import main
 from fcfg.evaluation.result_files import read_results
-from fcfg.metrics import Estimate
+from fcfg.metrics import Bootstrap, Estimate, mean
 from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, write_report
 from fcfg.reports.charts import tradeoff_panels
@@ -24,6 +24,7 @@ from fcfg.reports.measures import Value, Values, sized
 from fcfg.reports.strips import make_strips, opening_strip, read_album
 from fcfg.reports.table import Column
 from fcfg.reports.tables import best, differences, gap, models, numbers, overview, table_files
+from fcfg.reports.wording import sample
 from refusal import refused
 
 N, FEW = 200, 12  # images: the fewest that an AUROC needs, and few
@@ -175,7 +176,9 @@ def test_a_run_compared_with_itself_differs_in_nothing_and_has_no_winner(large: 
             values = [*found.values()]
             assert best(own, values) is None, own.title
             for pair in zip(values[:half], values[half:], strict=True):
-                assert gap(*pair) in (None, 0) or apart(*pair) == [0.0] * 3
+                value, low, high = (0.0, 0.0, 0.0) if gap(*pair) in (None, 0) else apart(*pair)
+                assert value == 0
+                assert low == high == 0 or (low == -high and any(pair[0].beyond))
     glance = overview(same)
     assert len(glance.columns) >= 4
     assert not [row for row in glance.rows if row.best]
@@ -210,6 +213,32 @@ def test_returns_with_own_and_with_fresh_noise_stand_side_by_side(ours: Path, co
     titles = {own.title for own in plain.measured["male"].table if own.group == "after reversal"}
     assert titles == {"MAE", "LPIPS"}
     assert "fresh_mae" not in {line["metric"] for line in lines(plain)}
+
+
+def test_patients_are_resampled_where_one_of_the_runs_knows_them(ours: Path, copied) -> None:
+    """Three images each; a run of an older version has the same images, and no patients."""
+    known = {"of": "patients", "rows": [k // 3 for k in range(FEW)]}
+
+    def known_groups(line: dict[str, Any]) -> None:
+        line |= {"groups": known} if line["kind"] == "run" else {}
+
+    new = copied("new", known_groups)
+    assert sample(compare(ours).runs[0].summary) == "n = 12"
+    for files in ((new,), (ours, new), (new, ours)):
+        comparison = compare(*files, resamples=50)
+        assert sample(comparison.runs[0].summary) == "n = 12, bootstrap over 4 patients"
+        assert "bootstrap over 4 patients" in table_files(comparison)["table.tex"].decode()
+        for run in comparison.runs:
+            found = run.summary.cells["male", CFG].whole("reversal_mae")
+            draws = Bootstrap(FEW, resamples=50, groups=known["rows"])
+            expected = mean(reversals(ours), draws).replicates
+            assert found.replicates == pytest.approx(expected)
+    few = copied("few", restricted(lambda name: name not in ("0000.png", "0009.png")))
+    some = [compare(*files, resamples=50) for files in ((new, few), (few, new))]
+    kept = [0, 0, 1, 1, 1, 2, 2, 2, 3, 3]
+    assert [run.header["groups"]["rows"] for c in some for run in c.runs] == [kept] * 4
+    first, second = ({tuple(line.values()) for line in lines(own)} for own in some)
+    assert first == second
 
 
 def test_the_order_of_the_runs_changes_no_number(ours: Path, copied) -> None:

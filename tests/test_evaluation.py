@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -209,6 +210,24 @@ def test_where_noise_is_drawn_the_way_back_is_asked_with_fresh_noise_too(tmp_pat
 
 
 # Data of all kinds ------------------------------------------------------------------------------
+
+
+def test_a_run_knows_which_images_are_of_one_person_and_its_shards_need_not(tmp_path) -> None:
+    model = folder_model(tmp_path / "faces", 12, each=3)
+    few = asked(balance=(), images=6, do=("smiling",), guidance=(), composition=False)
+    result = evaluation(tmp_path / "run", few, model).run()
+    images, groups = result.header["images"], result.header["groups"]
+    people = [int(name[:3]) // 3 for name in images]
+    assert groups == {
+        "of": "groups",
+        "rows": [list(dict.fromkeys(people)).index(p) for p in people],
+    }
+    assert "groups" not in evaluation(tmp_path / "other", few).header
+    older = evaluation(tmp_path / "older", few, model)
+    parts = [replace(older, shard=(k, 2)) for k in range(2)]
+    plain = replace(parts[0], subset=replace(older.subset, groups=None))
+    assert plain.run().missing == 3
+    assert parts[1].run().missing == parts[0].run().missing == 0
 
 
 def test_a_folder_of_images_has_no_truth(tmp_path: Path) -> None:
@@ -556,7 +575,10 @@ PAGE = (Path(__file__).parents[1] / "docs" / "evaluate.md").read_text()
 def test_every_field_of_a_result_file_is_documented(whole) -> None:
     (*_, row), (distance, *_) = whole.rows.values(), whole.distances.values()
     entries = [whole.header, whole.real[NAMES[0]], row, distance]
-    entries += [{"kind": "run", "cycles": 10}, {"kind": "row", "repeated": None, "fresh": None}]
+    entries += [
+        {"kind": "run", "cycles": 10, "groups": None},
+        {"kind": "row", "repeated": None, "fresh": None},
+    ]
     entries += whole.minimality.values()
     schema = PAGE.split("## Result files")[1]
     for entry in entries:

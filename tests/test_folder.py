@@ -148,6 +148,8 @@ def test_a_column_says_the_split_and_another_the_name(tmp_path: Path) -> None:
     assert list(splits) == ["train", "val"]
     assert splits["train"].attributes["smiling"].tolist() == [1, 0] * 3
     assert [Path(name).stem for name in splits["val"].names] == ["6", "7", "8", "9"]
+    assert splits["val"].groups == ("p3", "p3", "p4", "p4")
+    assert load(config.model_copy(update={"group": None}))["val"].groups is None
 
 
 NAMES = st.lists(st.text("aäA1/. \n", max_size=3), min_size=3, max_size=60)

@@ -74,6 +74,8 @@ def test_nih_is_read_from_its_archive_split_by_patient_and_what_is_broken_is_not
         assert values["split"] == partner["split"]
     assert {values["split"] for values in found.values()} == {"train", "val", "test"}
     config = nih(tmp_path)
+    for own in config.load(space_of(config)).values():
+        assert own.groups == tuple(str(int(name[:8]) // 2) for name in own.names)
     archive = tmp_path / "nih_128_jpg.zip"
     with zipfile.ZipFile(archive, "w") as empty:
         empty.writestr("00000000_000.jpg", b"no picture")

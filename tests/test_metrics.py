@@ -138,6 +138,57 @@ def test_what_follows_from_a_ceiling_has_an_interval_too() -> None:
     assert average([some, some]).beyond == (0, 0)
 
 
+# Groups of images -------------------------------------------------------------------------------
+
+
+def test_groups_are_resampled_with_all_of_their_images() -> None:
+    """Each patient is in a resample as often as it was drawn; a mean is that of its images."""
+    rng = np.random.default_rng(3)
+    groups, values = rng.permutation(np.repeat(np.arange(30), 4))[:100], rng.normal(size=100)
+    bootstrap = Bootstrap(100, resamples=300, groups=groups.tolist())
+    for own in range(30):
+        assert (np.ptp(bootstrap.counts[:, groups == own], axis=1) == 0).all()
+    first = [int(np.flatnonzero(groups == own)[0]) for own in range(30)]
+    assert (bootstrap.counts[:, first].sum(axis=1) == 30).all()
+    found = mean(values, bootstrap)
+    for counts, replicate in zip(bootstrap.counts, found.replicates, strict=True):
+        assert replicate == pytest.approx(np.repeat(values, counts.astype(int)).mean())
+    area = auroc(values, groups % 2, bootstrap, few=True)
+    expected = roc_auc_score(groups % 2, values, sample_weight=bootstrap.counts[7])
+    assert area.replicates[7] == pytest.approx(expected)
+
+
+def test_images_of_one_patient_count_once() -> None:
+    """Copies of every image leave the interval as it was, instead of narrowing it."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=50)
+    once = mean(values, Bootstrap(50))
+    copies = mean(
+        np.repeat(values, 9), Bootstrap(450, groups=np.repeat(np.arange(50), 9).tolist())
+    )
+    assert (copies.low, copies.high) == pytest.approx((once.low, once.high))
+    own = Bootstrap(50, groups=rng.permutation(99)[:50].tolist())  # whatever their numbers are
+    assert (mean(values, own).replicates == once.replicates).all()
+    apart = mean(np.repeat(values, 9), Bootstrap(450))
+    assert apart.high - apart.low < 0.5 * (copies.high - copies.low)
+
+
+def test_a_ceiling_counts_patients() -> None:
+    patients = np.repeat(np.arange(20), 5)
+    bootstrap = Bootstrap(100, resamples=20, groups=patients.tolist())
+    assert share(np.ones(100), bootstrap).low == pytest.approx(wilson(1, 20)[0])
+    for labels, pairs in (
+        (patients < 6, 6),  # six patients have the class, and fourteen have not
+        (np.arange(100) % 5 == 0, 10),  # all have both, so ten pairs use up all patients
+        (np.arange(100) == 0, 1),
+    ):
+        area = auroc(labels, labels, bootstrap, few=True)
+        assert area.low == pytest.approx(wilson(1, pairs)[0])
+    alone = Bootstrap(4, resamples=5, groups=[7] * 4)
+    assert auroc([0, 1, 0, 1], [0, 1, 0, 1], alone, few=True).low == pytest.approx(wilson(1, 1)[0])
+    all_refused("bootstrap, groups", partial(Bootstrap, 3, groups=[1, 2]))
+
+
 @pytest.mark.parametrize("levels", [(0, 2), (0, 1)])
 def test_levels_that_do_not_occur_do_not_count(levels: tuple[int, int]) -> None:
     """And two levels are a binary attribute."""

@@ -75,12 +75,13 @@ def _text(column: Column, cell: Cell) -> str:
 def print_overview(comparison: Comparison) -> None:
     """Print the table of a report at a glance, below what makes a run useless and its notes."""
     from fcfg.reports.tables import overview
-    from fcfg.reports.wording import RETURNS
+    from fcfg.reports.wording import RETURNS, sample
 
     if comparison.failures:
         print("The model fails without guidance, so the run says nothing about guidance.")
         print(*comparison.failures, sep="\n")
     print_table(overview(comparison))
+    print(sample(comparison.runs[0].summary))
     print("±: half of a 95 % interval; → 0: distance from 0; bold: clearly the best.")
     if any(run.header["reverse"] for run in comparison.runs):
         print(f"After reversal: {RETURNS}")

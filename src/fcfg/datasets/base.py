@@ -50,6 +50,8 @@ class Examples:
     names: tuple[str, ...] = field(repr=False)  #: unique file names
     factors: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False)
     """Continuous quantity behind each attribute; known in drawn worlds only."""
+    groups: tuple[str, ...] | None = field(default=None, repr=False)
+    """Patient or person of each image, if the labels say it."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -134,6 +136,7 @@ class AbstractData(BaseModel, ABC, frozen=True, extra="forbid"):
     """What every data set offers, whether it is drawn or on disk."""
 
     is_drawn: ClassVar[bool] = False  #: whether the images follow from the options
+    groups_are: ClassVar[str] = "patients"  #: what a group of images is, in reports
 
     format: str  #: name of the data set
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.datasets.base import Case
@@ -72,6 +72,8 @@ class CelebAData(AbstractDiskData, frozen=True):
 
 class MosaicData(AbstractDiskData, frozen=True):
     """Options of CelebA in mosaics; ``path`` has labels.csv and the mosaics."""
+
+    groups_are: ClassVar[str] = "persons"
 
     format: Literal["celeba-mosaic"] = "celeba-mosaic"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -32,6 +32,8 @@ Labels: TypeAlias = Mapping[str, Sequence[str]]  # by name of the column
 
 class FolderData(AbstractDrawnData, frozen=True):
     """Options of a folder of images."""
+
+    groups_are: ClassVar[str] = "groups"
 
     format: Literal["folder"] = "folder"
     intensity: Intensity = "full"  #: of more than 8 bits, see :mod:`fcfg.support.pictures`

@@ -201,7 +201,13 @@ class AbstractDiskData(AbstractData, frozen=True):
             if own := [n for n, row in enumerate(good) if cases[row].split == split]:
                 pixels_of, rows = images[own[0] : own[-1] + 1], [good[n] for n in own]
                 columns = {name: column[rows] for name, column in table.items()}
-                splits[split] = Examples(pixels_of, columns, tuple(names[row] for row in rows))
+                groups = tuple(group for row in rows if (group := cases[row].group) is not None)
+                splits[split] = Examples(
+                    pixels_of,
+                    columns,
+                    tuple(names[row] for row in rows),
+                    groups=groups if len(groups) == len(rows) else None,
+                )
         return splits
 
     def training_images(self, space: AttributeSpace) -> int | None:

@@ -113,6 +113,7 @@ class Evaluation:
             },
             "data": self.subset.about,
             "images": list(self.subset.names),
+            **({} if self.subset.groups is None else {"groups": self.subset.groups}),
             "attributes": pipeline.space.to_config(),
             "graph": {node: list(p) for node, p in pipeline.graph.parents.items()},
             "questions": [list(question) for question in experiment.questions],

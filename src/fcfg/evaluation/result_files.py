@@ -34,8 +34,8 @@ from fcfg.support.hashing import hex_digest
 from fcfg.support.outputs import check_same
 
 BASELINE = "none"  # the guidance that others are compared with: the paper's ω = 1
-#: Fields of a header that may differ between the shards of a run.
-PER_SHARD = ("shard", "block", "command", "commit", "version", "environment")
+#: Fields of a header that may differ between the shards of a run. Those of older ones lack groups.
+PER_SHARD = ("shard", "block", "groups", "command", "commit", "version", "environment")
 #: Largest line and largest file, in bytes: a header of a million images, and two million rows.
 LONGEST, MOST = 2**25, 2**31
 Entries: TypeAlias = dict[tuple[str, ...], JSON]

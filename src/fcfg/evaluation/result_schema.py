@@ -114,6 +114,7 @@ _HEADER = _stated(
     cycles=int,
     methods=dict[str, dict[str, _ASKED]],
     calibrated_by=str,
+    groups=_line({"of": str, "rows": list[int]}),
     threshold=_Number | None,
 )
 _DISTANCES = _object({"mae": _MAE, "lpips": _Amount | None})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class Subset:
     names: tuple[str, ...] = field(repr=False)
     drawn: Portraits | None = field(repr=False)  #: drawings with known counterfactuals, or None
     about: JSON  #: origin of the images, for a header
+    groups: JSON | None = field(default=None, repr=False)
+    """What several images may be of, such as patients, and the number of that of each image."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -85,7 +87,20 @@ def choose_subset(
         tuple(examples.names[row] for row in rows),
         None,
         {"format": config.format, "split": _SPLIT, "of": len(examples), "balanced": list(balance)},
+        {"of": config.groups_are, "rows": numbered(examples.groups[row] for row in rows)}
+        if examples.groups
+        else None,
     )
+
+
+def numbered(groups: Iterable[str]) -> list[int]:
+    """Number groups in the order of their first images.
+
+    >>> numbered(["ann", "bob", "ann", "cleo"])
+    [0, 1, 0, 2]
+    """
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(group, len(numbers)) for group in groups]
 
 
 def find_data(pipeline: AnyModel, data: Path | None = None) -> DataConfig:

@@ -125,10 +125,15 @@ class Summary:
 
 
 def summarise(result: Result, *, resamples: int = 2000, seed: int = 0) -> Summary:
-    """Compute all numbers of tables and figures of a whole run, by resamples of its images."""
+    """Compute all numbers of tables and figures of a whole run, by resamples of its images.
+
+    Where several images are of one patient or person, patients are resampled, with their images.
+    """
     check_whole(result)
     header = result.header
-    builder = _Builder(result, Bootstrap(len(header["images"]), resamples=resamples, seed=seed))
+    groups = header.get("groups", {}).get("rows")
+    draws = Bootstrap(len(header["images"]), resamples=resamples, seed=seed, groups=groups)
+    builder = _Builder(result, draws)
     return Summary(
         header,
         builder.space,

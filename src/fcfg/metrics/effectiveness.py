@@ -8,9 +8,9 @@ has a higher score than an image without it, with ties counted half:
 
 If every image with the class has a higher score than every image without it, so they have in every
 resample, and the bootstrap has no width. The interval is then Wilson's, of as many pairs of such
-images as have none in common: the area is a mean over ways to form such pairs, and by Hoeffding's
-argument no more uncertain than a share of this number of independent pairs. It is wide rather than
-narrow.
+images as there can be without an image, or a patient or person, in common. The area is a mean over
+all ways to form such pairs, and by Hoeffding's argument no more uncertain than a share of this
+number of independent trials. It is wide rather than narrow.
 
 References:
     Probability inequalities for sums of bounded random variables (Hoeffding, 1963), §5.
@@ -69,8 +69,8 @@ def auroc(
         with np.errstate(invalid="ignore"):  # a row of weights with a single level has none
             return np.nansum(areas, axis=0) / np.isfinite(areas).sum(axis=0)
 
-    pairs = min(min((label == k).sum(), (label != k).sum()) for k in levels if k in found)
-    return bootstrap.estimate(average).off_ceiling(int(pairs))
+    pairs = min(bootstrap.disjoint_pairs(label == k) for k in levels if k in found)
+    return bootstrap.estimate(average).off_ceiling(pairs)
 
 
 def auroc_of_rows(scores: Floats, is_one: NDArray[np.bool_], weights: Floats) -> Floats:

@@ -3,7 +3,8 @@ r"""Estimates over images, with bootstrap intervals (method, §5).
 The :math:`n` images are resampled with replacement :math:`R` times; the 2.5 % and 97.5 % quantiles
 of the statistic over the resamples bound its interval. One :class:`Bootstrap` serves all
 statistics on the same images, which makes differences *paired*: both sides see the same images in
-every resample, and their common variation cancels.
+every resample, and their common variation cancels. Where several images are of one patient or
+person, the groups are resampled, each with all of its images.
 
 A share of 1 is 1 in every resample, though it was seen in :math:`n` images alone, and so is an
 AUROC of 1. Such an estimate at the ceiling, or at 0, has the interval of Wilson instead. In a
@@ -18,7 +19,7 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -44,18 +45,43 @@ class Bootstrap:
     _: KW_ONLY
     resamples: int = 2000
     seed: int = 0
+    groups: Sequence[int] | None = None
+    """Number of the patient or person of each image, (n,): groups are resampled, not images."""
 
     def __post_init__(self) -> None:
         check_integer("bootstrap, n", self.n, 1, 10**7, do="give the number of images")
         check_integer("bootstrap, resamples", self.resamples, 2, 10**7, do="2000 is the default")
         check_integer("bootstrap, seed", self.seed, 0, 2**63 - 1, do="0 is the default")
+        if self.groups is not None and len(self.groups) != self.n:
+            expected, do = f"one for each of {self.n} images", "number the groups of all images"
+            got = f"{len(self.groups)}"
+            raise InputError("bootstrap, groups", expected=expected, got=got, do=do)
+
+    @cached_property
+    def owners(self) -> NDArray[np.int64]:
+        """Group of each image, (n,), in the order of their first images; or each has its own."""
+        if self.groups is None:
+            return np.arange(self.n)
+        _, first, own = np.unique(self.groups, return_index=True, return_inverse=True)
+        return np.argsort(np.argsort(first))[own]
 
     @cached_property
     def counts(self) -> Floats:
         """Number of times each image occurs in each resample, (resamples, n), image by image."""
-        rng = np.random.default_rng(self.seed)
-        drawn = rng.multinomial(self.n, np.full(self.n, 1 / self.n), size=self.resamples)
+        rng, count = np.random.default_rng(self.seed), int(self.owners.max()) + 1
+        drawn = rng.multinomial(count, np.full(count, 1 / count), size=self.resamples)
+        drawn = drawn if self.groups is None else drawn[:, self.owners]
         return drawn.astype(np.float64, order="F")
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """Number of images of each resample, (resamples,)."""
+        return self.counts.sum(axis=1)
+
+    def disjoint_pairs(self, is_one: NDArray[np.bool_]) -> int:
+        """Number of pairs of an image of these and another one that share no group."""
+        one, zero = np.unique(self.owners[is_one]), np.unique(self.owners[~is_one])
+        return max(1, min(len(one), len(zero), len(np.union1d(one, zero)) // 2))
 
     def estimate(self, statistic: Callable[[Floats], Floats]) -> Estimate:
         """Evaluate a statistic on the images and on all resamples.
@@ -150,7 +176,7 @@ class Estimate:
 def mean(values: ArrayLike, bootstrap: Bootstrap) -> Estimate:
     """The mean over images."""
     column = check_column("values", values, bootstrap)
-    replicates = (bootstrap.counts @ column) / bootstrap.n
+    replicates = (bootstrap.counts @ column) / bootstrap.sizes
     return Estimate(float(column.sum() / bootstrap.n), replicates, bootstrap.n)
 
 
@@ -165,7 +191,7 @@ def share(holds: ArrayLike, bootstrap: Bootstrap) -> Estimate:
     if not np.isin(column, (0, 1)).all():
         do = "compare the numbers with a limit first"
         raise InputError("holds", expected="truth values", got="other numbers", do=do)
-    return mean(column, bootstrap).off_ceiling(bootstrap.n)
+    return mean(column, bootstrap).off_ceiling(int(bootstrap.owners.max()) + 1)
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

@@ -61,7 +61,12 @@ def read_comparable(paths: Sequence[str | os.PathLike[str]]) -> tuple[list[Sourc
         _check_headers(source, sources[0])
     images = _common_images(sources)
     is_whole = all(len(result.header["images"]) == len(images) for result in results)
-    own = [replace(s, result=_restricted(s.result, images, is_whole=is_whole)) for s in sources]
+    # Older runs of the same images lack their groups.
+    groups = next((own for s in sources if (own := _groups(s.result.header, images))), {})
+    own = [
+        replace(s, result=_restricted(s.result, images, groups, is_whole=is_whole))
+        for s in sources
+    ]
     runs = listed(f"{s.name} has {len(s.result.header['images']):,}" for s in sources)
     notes = [
         f"The runs have different images ({runs}): all numbers are of the {len(images):,} that "
@@ -140,7 +145,15 @@ def _common_images(sources: Sequence[Source]) -> list[str]:
     return common
 
 
-def _restricted(result: Result, images: list[str], *, is_whole: bool) -> Result:
+def _groups(header: JSON, images: Sequence[str]) -> JSON:
+    """The groups of some images of a header, as one of its fields; none if it has none."""
+    if "groups" not in header:
+        return {}
+    of = dict(zip(header["images"], header["groups"]["rows"], strict=True))
+    return {"groups": header["groups"] | {"rows": [of[image] for image in images]}}
+
+
+def _restricted(result: Result, images: list[str], groups: JSON, *, is_whole: bool) -> Result:
     """The same run over some images, in a given order, without what depends on all of them."""
     kept, places = set(images), {name: k for k, name in enumerate(result.header["images"])}
     minimality = {
@@ -149,7 +162,7 @@ def _restricted(result: Result, images: list[str], *, is_whole: bool) -> Result:
     }
     return replace(
         result,
-        header=result.header | {"images": images},
+        header=result.header | {"images": images} | groups,
         rows={key: row for key, row in result.rows.items() if row["image"] in kept},
         real={image: result.real[image] for image in images},
         distances=result.distances if is_whole else {},

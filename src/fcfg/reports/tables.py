@@ -13,7 +13,7 @@ from fcfg.reports.measures import REST, Row, Value, estimated, sized
 from fcfg.reports.paper import dataset_of, match
 from fcfg.reports.table import Cell, Column, Table
 from fcfg.reports.table import Row as Line
-from fcfg.reports.wording import hardware, listed, made, named, steps_text
+from fcfg.reports.wording import hardware, listed, made, named, sample, steps_text
 
 #: Columns of a table for a paper.
 _PRINTED = (
@@ -175,7 +175,7 @@ def models(comparison: Comparison) -> Table:
 
 def table_files(comparison: Comparison) -> dict[str, bytes]:
     """Contents of the files of tables, by name."""
-    about = (f"n = {comparison.n:,}", *(made(run.header) for run in comparison.runs))
+    about = (sample(comparison.runs[0].summary), *(made(run.header) for run in comparison.runs))
     printed = (numbers(comparison, do).only(_PRINTED) for do in comparison.dos)
     texts = {"table.tex": "\n".join(replace(table, notes=about).latex() for table in printed)}
     lines: dict[str, list[Line]] = {"table.csv": []}

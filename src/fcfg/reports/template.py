@@ -42,6 +42,7 @@ def _environment(package: str) -> Environment:
         "made",
         "named",
         "number",
+        "sample",
         "with_interval",
     )
     values: dict[str, Any] = {name: getattr(wording, name) for name in names}

@@ -90,6 +90,13 @@ def too_few(n: int) -> str:
     )
 
 
+def sample(summary: Summary) -> str:
+    """How many images there are, and what was resampled if not images."""
+    groups = summary.header.get("groups")
+    over = f", bootstrap over {len(set(groups['rows'])):,} {groups['of']}" if groups else ""
+    return f"n = {summary.n:,}{over}"
+
+
 def has_trait(header: Mapping[str, Any], name: str) -> bool:
     """Return whether a model has a trait; older runs are of models that have all of them."""
     return header["model"].get("traits", {name: True}).get(name, False)
