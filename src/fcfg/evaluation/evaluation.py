@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fcfg.answers import Answer, AnswerLoop, Block, Question, Store, in_blocks
 from fcfg.datasets import portraits
@@ -20,16 +22,18 @@ from fcfg.evaluation.experiment import Experiment, draws_noise, targets_of
 from fcfg.evaluation.measurements import THRESHOLD, Evaluators, Truth, real_entries, row_entries
 from fcfg.evaluation.pictures import PictureFiles
 from fcfg.evaluation.provenance import without_folders
+from fcfg.evaluation.realism import Features, class_name, has_classes
 from fcfg.evaluation.result_files import Result
 from fcfg.evaluation.result_schema import JSON, SCHEMA
 from fcfg.evaluation.run_folder import RunFolder
 from fcfg.evaluation.subset import Subset, draw_targets
+from fcfg.generation.results import values_of
 from fcfg.metrics import image_mae
 from fcfg.model import Action, AnyModel, Plan
 from fcfg.sampling import as_sampling
 from fcfg.support.errors import check_integer
 from fcfg.support.hashing import digest_of
-from fcfg.support.images import image_keys
+from fcfg.support.images import image_keys, images_from_bytes
 from fcfg.support.outputs import check_folder
 from fcfg.support.progress import OnProgress
 from fcfg.support.shards import check_shard, strided_rows
@@ -193,6 +197,7 @@ class _Runner:
             strict=True,
             on_progress=on_progress,
         )
+        self._measure_held_out()
         for block in loop:
             self._measure_real(block)
             for answer in block.answers([questions[key] for key in self._pending(block)]):
@@ -225,6 +230,28 @@ class _Runner:
         features.write((), block, evaluators.features(block.images, reading))
         entries = real_entries(block, reading, unrelated, self.evaluation.pipeline.space)
         self.folder.append(entry for entry in entries if entry["image"] not in self.read)
+
+    def _measure_held_out(self) -> None:
+        """Keep features of held-out images, by the values that interventions set."""
+        evaluation, features, others = self.evaluation, self.folder.features, self.subset.held_out
+        if others is None or evaluation.shard[0] > 0:
+            return
+        space, count = evaluation.pipeline.space, len(others)
+        values = [values_of(space, others.attributes, row) for row in range(count)]
+        classes: dict[tuple[str, str], list[int]] = {}
+        for do in filter(partial(has_classes, space), evaluation.experiment.do):
+            for row, own in enumerate(values):
+                name = class_name([own[target] for target in targets_of(do)])
+                classes.setdefault((do, name), []).append(row)
+        missing = {key: rows for key, rows in classes.items() if not features.has_real(*key)}
+        pieces: list[Features] = []
+        for rows in in_blocks(range(count), evaluation.block_size) if missing else ():
+            images = images_from_bytes(others.images[rows[0] : rows[-1] + 1])
+            evaluators = evaluation.evaluators
+            pieces.append(evaluators.features(images, evaluators.read(images)))
+        for key, rows in missing.items():
+            every = {name: np.concatenate([p[name] for p in pieces])[rows] for name in pieces[0]}
+            features.write_real(*key, every)
 
     def _measure_answer(self, block: Block, answer: Answer) -> None:
         question, images = answer.question.key, answer.pair.images.float()

@@ -20,6 +20,7 @@ from torch import Tensor
 from fcfg.answers import Block, Store
 from fcfg.causal.attributes import AttributeSpace, Continuous
 from fcfg.evaluation.experiment import targets_of
+from fcfg.evaluation.realism import classes_of, realism_entries
 from fcfg.evaluation.result_files import Result
 from fcfg.evaluation.result_schema import JSON
 from fcfg.metrics import fifths, frechet_distance, minimality
@@ -29,6 +30,7 @@ from fcfg.support.files import remove_files
 #: Name of the Fréchet distance over the features of each network.
 _DISTANCES = {"judge": "FD-judge", "inception": "FID"}
 _ROWS = "rows"  # numbers of the images of a block
+_REAL = "real"  # beginning of the key of held-out images
 
 
 class FeatureFiles:
@@ -48,15 +50,30 @@ class FeatureFiles:
         tensors[_ROWS] = torch.tensor(block.rows)
         self.store.put(tensors, *question, self.shard, block.number)
 
+    def write_real(
+        self, do: str, name: str, features: Mapping[str, Float[np.ndarray, "image feature"]]
+    ) -> None:
+        """Keep the features of held-out images of a class, for an intervention."""
+        tensors = {network: torch.from_numpy(values) for network, values in features.items()}
+        count = min(map(len, features.values()))
+        self.store.put(tensors | {_ROWS: torch.arange(count)}, _REAL, do, name, 0, 0)
+
+    def has_real(self, do: str, name: str) -> bool:
+        """Return whether there are features of held-out images of a class."""
+        return self.store.path(_REAL, do, name, 0, 0).exists()
+
     def is_broken(self, question: Sequence[str], block: Block) -> bool:
         """Return whether there is a file that does not hold the features of these images."""
         key = (*question, self.shard, block.number)
         return self.store.path(*key).exists() and self._entry(*key)[0] != block.rows
 
     def read(
-        self, question: Sequence[str], images: int, shards: int
+        self, question: Sequence[str], images: int | None, shards: int
     ) -> dict[str, Float[np.ndarray, "image feature"]]:
-        """Return the features of all images, by network; empty if some have none."""
+        """Return the features of all images, by network; empty if some have none.
+
+        Without a number of images, those that are there are all.
+        """
         order: list[int] = []
         blocks: list[dict[str, Tensor]] = []
         for shard in range(shards):
@@ -75,7 +92,7 @@ class FeatureFiles:
                     )
                 order += rows
                 blocks.append(features)
-        if sorted(order) != list(range(images)):
+        if not order or sorted(order) != list(range(len(order) if images is None else images)):
             return {}
         joined = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
         return {name: values[np.argsort(order)].numpy() for name, values in joined.items()}
@@ -111,8 +128,10 @@ def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:
     images, shards = result.header["images"], result.header["shard"][1]
     real = files.read((), len(images), shards)
     entries: list[JSON] = []
+    answers: dict[str, dict[str, Any]] = {}
     for do, guidance in result.header["questions"] if len(images) > 1 else ():
         features = files.read((do, guidance), len(images), shards) if do else {}
+        answers.setdefault(do, {})[guidance] = features
         about = {"do": do, "guidance": guidance}
         for network in sorted(real.keys() & features.keys()):
             pair, metric = (real[network], features[network]), _DISTANCES[network]
@@ -123,6 +142,9 @@ def missing_entries(result: Result, files: FeatureFiles) -> list[JSON]:
                 value = {"metric": metric, "value": frechet_distance(*pair), "n": len(images)}
                 reference = "the factual images of the run"
                 entries.append({"kind": "distance", **about, **value, "reference": reference})
+    for do, own in answers.items():
+        known = {name: files.read((_REAL, do, name), None, 1) for name in classes_of(result, do)}
+        entries += realism_entries(result, do, real, own, known)
     return entries
 
 

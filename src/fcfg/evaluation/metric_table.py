@@ -17,7 +17,7 @@ Better: TypeAlias = Literal["", "↑", "↓", "→ 0"]  #: more, less, nearer to
 PROBABILITY, SD = "probability", "sd"
 _AUROC, _OWN, _PIXELS = "AUROC x 100", "units of {name}", "of images in [-1, 1]"
 _EFFECT, _TRUTH = "effectiveness", "error to the truth"
-_FRECHET = "Fréchet distance"
+_FRECHET, _REAL = "Fréchet distance", "to real images of the requested value"
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,11 @@ METRICS: dict[str, Metric] = {
         Metric("minimality", "CLD", 3, "CLD", None, "minimality", "↓"),
         Metric("fd_judge", "FD-judge", 1, "FD-judge", None, _FRECHET, "↓"),
         Metric("fid", "FID", 1, "FID", None, _FRECHET, "↓", paper="fid"),
+        # To held-out real images that have the requested values, see realism.py.
+        Metric("real_fd_judge", "FD-judge", 1, "FD-judge", None, _REAL, "↓"),
+        Metric("real_kid_judge", "KID-judge", 2, "x 1000", None, _REAL, "↓", signed=True),
+        Metric("real_fid", "FID", 1, "FID", None, _REAL, "↓"),
+        Metric("real_kid", "KID", 2, "x 1000", None, _REAL, "↓", signed=True),
         # For one counterfactual: network rows, with abduction; and on the header's hardware.
         Metric("evaluations", "rows", 0, "rows", None, "cost", "↓"),
         Metric("seconds", "seconds", 3, "s", None, "cost", "↓"),

@@ -64,6 +64,7 @@ _MAE: TypeAlias = Annotated[_Number, Field(ge=0, le=2 + _ROUNDING)]
 _Share: TypeAlias = Annotated[_Number, Field(ge=0, le=1 + _ROUNDING)]
 _Factors: TypeAlias = dict[str, _Number]
 _Pair: TypeAlias = Annotated[list[str], Field(min_length=2, max_length=2)]
+_WithEnds: TypeAlias = Annotated[list[_Number], Field(min_length=3, max_length=3)]
 _LINE, _OBJECT = ConfigDict(strict=True), ConfigDict(strict=True, extra="forbid")
 
 
@@ -147,7 +148,13 @@ class Schema:
         self._kinds = {
             "real": _line({**read, "attributes": values}, unrelated=_MAE),
             "row": _line(row, repeated=_DISTANCES, fresh=_DISTANCES),
-            "distance": _line({**asked, "metric": str, "value": _Number, "n": _Positive}),
+            "distance": _line(
+                {**asked, "metric": str, "value": _Number, "n": _Positive},
+                low=_Number,
+                high=_Number,
+                no_change=_WithEnds,
+                real=_WithEnds,
+            ),
             "minimality": _line({**asked, "values": shares}),
         }
 

@@ -21,13 +21,15 @@ from fcfg.datasets.portraits.data import PortraitsData
 from fcfg.datasets.registry import DataConfig
 from fcfg.evaluation.experiment import Experiment
 from fcfg.evaluation.result_schema import JSON
+from fcfg.metrics import MIN_IMAGES
 from fcfg.model import AnyModel
 from fcfg.support.config_files import read_yaml
 from fcfg.support.errors import InputError, quoted
 from fcfg.support.hashing import stream_seed
-from fcfg.support.images import images_from_bytes
+from fcfg.support.images import images_from_bytes, images_to_bytes
 
 _SPLIT = "test"
+_HELD_OUT = 2  # held-out images for each image of a run: a value has two sets of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,8 @@ class Subset:
     about: JSON  #: origin of the images, for a header
     groups: JSON | None = field(default=None, repr=False)
     """What several images may be of, such as patients, and the number of that of each image."""
+    held_out: Examples | None = field(default=None, repr=False)
+    """Other images that the model has not seen, to which answers are compared as a set."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -90,6 +94,24 @@ def choose_subset(
         {"of": config.groups_are, "rows": numbered(examples.groups[row] for row in rows)}
         if examples.groups
         else None,
+        _held_out(examples, rows, experiment),
+    )
+
+
+def _held_out(
+    examples: Examples, rows: NDArray[np.int64], experiment: Experiment
+) -> Examples | None:
+    """Return twice as many images as the run has, or all others; none of a run of few."""
+    others = np.setdiff1d(np.arange(len(examples)), rows).tolist()
+    if len(rows) < MIN_IMAGES or not others:
+        return None
+    seed, most = experiment.seed, _HELD_OUT * len(rows)
+    others.sort(key=lambda row: stream_seed(seed, "held out", examples.names[row]))
+    chosen = np.array(sorted(others[:most]))
+    return Examples(
+        examples.images[chosen],
+        {name: column[chosen] for name, column in examples.attributes.items()},
+        tuple(examples.names[row] for row in chosen),
     )
 
 
@@ -153,9 +175,24 @@ def _drawn(space: AttributeSpace, experiment: Experiment, config: PortraitsData)
         )
     seed = EVALUATION_SEED + experiment.seed
     drawn = portraits.sample(experiment.images, seed, config.size, config.format)
+    held_out = _drawn_after(experiment.images, seed, config)
     names = tuple(f"{seed}-{number:08d}.png" for number in range(experiment.images))
     about = {"format": config.format, "split": "evaluation", "seed": seed}
-    return Subset(drawn.images, drawn.attributes, names, drawn, about)
+    return Subset(drawn.images, drawn.attributes, names, drawn, about, held_out=held_out)
+
+
+def _drawn_after(count: int, seed: int, config: PortraitsData) -> Examples | None:
+    """Return twice as many drawings, the next ones of the same seed."""
+    if count < MIN_IMAGES:
+        return None
+    total = (1 + _HELD_OUT) * count
+    parts = portraits.sample_in_chunks(total, seed, config.size, config.format)
+    pieces = [(images_to_bytes(part.images).numpy(), part.attributes) for part in parts]
+    columns = {
+        name: np.concatenate([table[name] for _, table in pieces])[count:] for name in pieces[0][1]
+    }
+    names = tuple(f"{seed}-{number:08d}.png" for number in range(count, total))
+    return Examples(np.concatenate([pixels for pixels, _ in pieces])[count:], columns, names)
 
 
 def balanced_rows(

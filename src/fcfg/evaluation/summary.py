@@ -45,6 +45,15 @@ Estimates: TypeAlias = dict[str, Estimate]  # by attribute
 Reached: TypeAlias = dict[tuple[str, str], Estimate]  # by metric and attribute
 _COSTS = ("evaluations", "seconds")
 _CLOSEST = 1e-6  # to 0 or 1 that files tell apart, of a probability
+#: Metric of each distance to held-out real images, and in which multiple it is shown.
+TO_REAL = {
+    "FD-judge to real": ("real_fd_judge", 1.0),
+    "KID-judge to real": ("real_kid_judge", 1000.0),
+    "FID to real": ("real_fid", 1.0),
+    "KID to real": ("real_kid", 1000.0),
+}
+#: Rows beside those of settings, with their numbers in an entry of a distance.
+BESIDE = {"no change": "no_change", "real against real": "real"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +71,8 @@ class Cell:
 
     Metrics are those of :data:`~fcfg.evaluation.metric_table.METRICS` and, for checks of a run,
     ``correlation`` of the judge's scores with the requested attributes, from any number of images,
-    and ``moved``: how far the judge's score of a target moved from the original image towards the
+    ``moved``, and those beside distances to real images, by the names of :data:`BESIDE`.
+    ``moved`` is how far the judge's score of a target moved from the original image towards the
     requested value, in the unit of a shift.
     """
 
@@ -209,6 +219,7 @@ class _Builder:
             tuple(name for name in self.space.names if name in affected),
             {name: tuple(sorted({row["target"][name] for row in rows})) for name in targets},
             {**reached}
+            | self._to_real(do, guidance)
             | {(kind, name): e for kind, own in of_attributes.items() for name, e in own.items()}
             | {(kind, ""): value for kind, value in of_images.items() if value is not None},
         )
@@ -302,6 +313,19 @@ class _Builder:
         entry = self.distances.get(key, {"n": 0})
         # A distance between few images depends on their number.
         return entry["value"] if entry["n"] >= MIN_IMAGES else None
+
+    def _to_real(self, do: str, guidance: str) -> dict[tuple[str, str], Estimate | float]:
+        """Distances to held-out real images, and those of the rows beside them."""
+        found: dict[tuple[str, str], Estimate | float] = {}
+        for name, (metric, scale) in TO_REAL.items():
+            if entry := self.distances.get((do, guidance, name)):
+                own = [entry["value"], entry["low"], entry["high"]]
+                rows = {"": own, **{row: entry[field] for row, field in BESIDE.items()}}
+                for row, (value, low, high) in rows.items():
+                    same = np.full(self.bootstrap.resamples, value)
+                    ends = value - low, high - value
+                    found[metric, row] = Estimate(value, same, self.n, ends).scaled(scale)
+        return found
 
     def _minimality(self, do: str, guidance: str) -> Estimate | None:
         """Mean over the images that have one."""

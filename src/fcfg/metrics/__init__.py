@@ -9,6 +9,7 @@ from fcfg.metrics.effectiveness import (
 )
 from fcfg.metrics.frechet import Inception, find_inception, frechet_distance
 from fcfg.metrics.intervals import Bootstrap, Estimate, mean, ratio, share
+from fcfg.metrics.kernel import kernel_distance
 from fcfg.metrics.lpips import LPIPS, find_lpips
 from fcfg.metrics.minimality import fifths, minimality
 from fcfg.metrics.pixels import PIXEL_RANGE, ImageErrors, image_errors, image_mae
@@ -37,6 +38,7 @@ __all__ = [
     "frechet_distance",
     "image_errors",
     "image_mae",
+    "kernel_distance",
     "level_scores",
     "mean",
     "mean_absolute_error",

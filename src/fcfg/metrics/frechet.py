@@ -45,24 +45,31 @@ def frechet_distance(features: ArrayLike, others: ArrayLike) -> float:
     >>> round(frechet_distance(square, [[x + 3, y] for x, y in square]), 9)
     9.0
     """
-    (mu, x), (nu, y) = (
-        _moments(name, rows) for name, rows in (("features", features), ("others", others))
-    )
-    if len(mu) != len(nu):
-        expected, do = "equally many features on both sides", "compute both with one network"
-        raise InputError("features", expected=expected, got=f"{len(mu)} and {len(nu)}", do=do)
+    (mu, x), (nu, y) = map(_moments, check_features(features, others))
     overlap = np.linalg.svd(x @ y.T, compute_uv=False).sum()
     spread = (x**2).sum() + (y**2).sum() - 2 * overlap
     return float(((mu - nu) ** 2).sum() + max(spread, 0.0))
 
 
-def _moments(name: str, rows: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def check_features(
+    features: ArrayLike, others: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return two sets of features of one network, or refuse them."""
+    x, y = (np.asarray(rows, dtype=np.float64) for rows in (features, others))
+    for name, rows in (("features", x), ("others", y)):
+        if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all():
+            expected = "finite numbers, one row for each of at least 2 images"
+            do = "use more images, at least hundreds; 10,000 are customary"
+            raise InputError(name, expected=expected, got=short(rows), do=do)
+    (_, one), (_, other) = x.shape, y.shape
+    if one != other:
+        expected, do = "equally many features on both sides", "compute both with one network"
+        raise InputError("features", expected=expected, got=f"{one} and {other}", do=do)
+    return x, y
+
+
+def _moments(features: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean, and a factor of the covariance."""
-    features = np.asarray(rows, dtype=np.float64)
-    if features.ndim != 2 or len(features) < 2 or not np.isfinite(features).all():
-        expected = "finite numbers, one row for each of at least 2 images"
-        do = "use more images, at least hundreds; 10,000 are customary"
-        raise InputError(name, expected=expected, got=short(features), do=do)
     mean = features.mean(axis=0)
     factor = np.linalg.qr(features - mean, mode="r")
     return mean, cast(NDArray[np.float64], factor) / np.sqrt(len(features) - 1)

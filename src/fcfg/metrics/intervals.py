@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from fcfg.support.errors import InputError, check_integer, check_is
 
 Floats: TypeAlias = NDArray[np.float64]
-_Z = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
+Z = 1.959963984540054  #: the 97.5 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True)
@@ -199,9 +199,9 @@ def wilson(share: float, n: int) -> tuple[float, float]:
 
     .. math:: \frac{p + z^2 / 2n \pm z \sqrt{p (1 - p) / n + z^2 / 4n^2}}{1 + z^2 / n}
     """
-    middle = share + _Z**2 / (2 * n)
-    reach = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    low, high = ((middle + sign * reach) / (1 + _Z**2 / n) for sign in (-1, 1))
+    middle = share + Z**2 / (2 * n)
+    reach = Z * math.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    low, high = ((middle + sign * reach) / (1 + Z**2 / n) for sign in (-1, 1))
     return max(low, 0.0), min(high, 1.0)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fcfg.evaluation.metric_table import METRICS
+from fcfg.evaluation.summary import BESIDE
 from fcfg.metrics.intervals import Estimate, average
 from fcfg.reports.comparison import Comparison
 from fcfg.reports.failures import FEWEST
@@ -74,6 +75,10 @@ def numbers(comparison: Comparison, do: str) -> Table:
     real = tuple(summary.real.get((own.metric, own.attribute)) for own in table.columns)
     if any(real):
         lines.append(Line((*beside, "factual images"), real, is_pale=True))
+    for name in BESIDE:
+        known = measured.rows[0].cell.numbers
+        cells = tuple(known.get((column.metric, name)) for column in table.columns)
+        lines += [Line((*beside, name), cells, is_pale=True)] if any(cells) else []
     return replace(table, rows=tuple(lines))
 
 
