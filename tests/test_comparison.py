@@ -21,6 +21,7 @@ from fcfg.pipeline.plans import DEFAULT_GUIDANCE
 from fcfg.reports import Comparison, compare, write_report
 from fcfg.reports.charts import tradeoff_panels
 from fcfg.reports.measures import Value, Values, sized
+from fcfg.reports.page import build_page, make_figures
 from fcfg.reports.strips import make_strips, opening_strip, read_album
 from fcfg.reports.table import Column
 from fcfg.reports.tables import best, differences, gap, models, numbers, overview, table_files
@@ -521,10 +522,25 @@ def test_bold_numbers_are_those_that_are_best_or_differ(pair: Comparison) -> Non
             assert marked == ([] if winner is None else [winner])
         assert set(winners) > {None}
         gaps = differences(pair, do)
-        for row in gaps.rows:
-            for own, cell in zip(gaps.columns, row.cells, strict=True):
-                is_clear = isinstance(cell, Estimate) and cell.excludes_zero
-                assert (own in row.best) == is_clear
+        cells = {
+            (row, own): cell
+            for row in gaps.rows
+            for own, cell in zip(gaps.columns, row.cells, strict=True)
+            if isinstance(cell, Estimate)
+        }
+        ranked, worst = sorted(cells.values(), key=lambda cell: cell.p_value), 0.0
+        corrected: dict[Estimate, float] = {}
+        for k, cell in enumerate(ranked):  # p-values that Holm's method has corrected
+            worst = max(worst, (len(cells) - k) * cell.p_value)
+            corrected[cell] = worst
+        for (row, own), cell in cells.items():
+            assert (own in row.best) == (corrected[cell] <= 0.05 and cell.excludes_zero)
+        bold = sum(len(row.best) for row in gaps.rows)
+        clear = sum(cell.excludes_zero for cell in cells.values())
+        assert 0 < bold < clear
+        note = f"over the {len(cells)} differences of this table. {bold} are; {clear} intervals"
+        assert note in gaps.notes[0]
+        assert note in build_page(pair, make_figures(pair))
 
 
 def test_a_legend_shortens_a_long_name_and_keeps_the_setting(ours: Path, copied) -> None:

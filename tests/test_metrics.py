@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binomtest, rankdata, spearmanr
+from scipy.stats import binomtest, norm, rankdata, spearmanr
 from sklearn.metrics import roc_auc_score
 
 from fcfg.metrics import (
@@ -30,7 +30,7 @@ from fcfg.metrics import (
     share,
     signed_shift,
 )
-from fcfg.metrics.intervals import average, wilson
+from fcfg.metrics.intervals import average, holm, wilson
 from refusal import all_refused
 
 N = 400
@@ -136,6 +136,39 @@ def test_what_follows_from_a_ceiling_has_an_interval_too() -> None:
         assert (close.value, close.low) == pytest.approx((0.02, 0))
         assert close.high >= 0.02 + 1 - low
     assert average([some, some]).beyond == (0, 0)
+
+
+def test_holm_keeps_the_chance_of_any_false_claim() -> None:
+    """Of twenty means of nothing, one in twenty has a p-value below 5 %, but no table in three."""
+    rng, m = np.random.default_rng(0), 20
+    tables = rng.uniform(size=(4000, m))
+    plain = (tables < 0.05).any(axis=1).mean()
+    corrected = np.mean([any(holm(row.tolist())) for row in tables])
+    assert plain > 0.6
+    assert corrected == pytest.approx(1 - (1 - 0.05 / m) ** m, abs=0.012)
+    for values in ([0.012, 0.02, 0.03, 0.9], [0.013, 0.001, 0.04, 0.02]):
+        ranked, worst, wanted = sorted(range(4), key=values.__getitem__), 0.0, [False] * 4
+        for k, number in enumerate(ranked):
+            worst = max(worst, (4 - k) * values[number])
+            wanted[number] = worst <= 0.05
+        assert holm(values) == wanted
+    assert holm([]) == []
+
+
+def test_a_p_value_is_that_of_a_z_test() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(0.15, size=300)
+    found = mean(values, Bootstrap(300, resamples=8000))
+    z = values.mean() / values.std() * np.sqrt(300)
+    assert norm.isf(found.p_value / 2) == pytest.approx(abs(z), rel=0.03)
+    assert mean(-values, Bootstrap(300, resamples=8000)).p_value == pytest.approx(found.p_value)
+    assert mean([0.0, 0.0], Bootstrap(2)).p_value == 1
+    assert mean([0.5, 0.5], Bootstrap(2)).p_value == 0
+    whole, half = share(np.ones(50), Bootstrap(50)), mean(np.full(50, 0.99), Bootstrap(50))
+    apart = whole - half  # all of its spread is what resamples do not show
+    below = half - whole
+    for one in (apart, below):
+        assert norm.isf(one.p_value / 2) == pytest.approx(0.01 / (1 - whole.low) * 1.96, rel=1e-4)
 
 
 # Groups of images -------------------------------------------------------------------------------

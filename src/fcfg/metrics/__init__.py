@@ -8,7 +8,7 @@ from fcfg.metrics.effectiveness import (
     mean_absolute_error,
 )
 from fcfg.metrics.frechet import Inception, find_inception, frechet_distance
-from fcfg.metrics.intervals import Bootstrap, Estimate, mean, ratio, share
+from fcfg.metrics.intervals import Bootstrap, Estimate, holm, mean, ratio, share
 from fcfg.metrics.kernel import kernel_distance
 from fcfg.metrics.lpips import LPIPS, find_lpips
 from fcfg.metrics.minimality import fifths, minimality
@@ -36,6 +36,7 @@ __all__ = [
     "find_inception",
     "find_lpips",
     "frechet_distance",
+    "holm",
     "image_errors",
     "image_mae",
     "kernel_distance",

@@ -135,6 +135,18 @@ class Estimate:
         """Whether the interval lies on one side of zero."""
         return self.low > 0 or self.high < 0
 
+    @property
+    def p_value(self) -> float:
+        """Two-sided p-value of zero, by the normal distribution with the spread over resamples.
+
+        Resamples can be counted only down to one in 2,000, too coarse for many comparisons.
+        """
+        if self.value == 0:
+            return 1.0
+        toward = self.beyond[0] if self.value > 0 else self.beyond[1]
+        spread = math.hypot(float(np.nanstd(self.replicates, ddof=1)), toward / Z)
+        return math.erfc(abs(self.value) / spread / math.sqrt(2)) if spread else 0.0
+
     def __sub__(self, other: Estimate) -> Estimate:
         """The paired difference of two estimates from the same bootstrap."""
         check_is("difference", other, Estimate, "an Estimate on both sides")
@@ -203,6 +215,23 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     reach = Z * math.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
     low, high = ((middle + sign * reach) / (1 + Z**2 / n) for sign in (-1, 1))
     return max(low, 0.0), min(high, 1.0)
+
+
+def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
+    """Which of several hypotheses are rejected, with at most this chance of a single false one.
+
+    The smallest p-value is compared with level / m, the next with level / (m - 1), and so on until
+    one is too large (A simple sequentially rejective multiple test procedure, Holm, 1979).
+
+    >>> holm([0.04, 0.01, 0.03])
+    [False, True, False]
+    """
+    rejected = [False] * len(p_values)
+    for done, number in enumerate(np.argsort(p_values, kind="stable")):
+        if p_values[number] > level / (len(p_values) - done):
+            break
+        rejected[number] = True
+    return rejected
 
 
 def average(estimates: Iterable[Estimate | None]) -> Estimate | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fcfg.evaluation.metric_table import METRICS
 from fcfg.evaluation.summary import BESIDE
-from fcfg.metrics.intervals import Estimate, average
+from fcfg.metrics.intervals import Estimate, average, holm
 from fcfg.reports.comparison import Comparison
 from fcfg.reports.failures import FEWEST
 from fcfg.reports.measures import REST, Row, Value, estimated, sized
@@ -96,7 +96,10 @@ def _of_paper(row: Row, columns: Sequence[Column], names: tuple[str, ...]) -> Li
 
 
 def differences(comparison: Comparison, do: str) -> Table | None:
-    """Paired differences from the reference, if there is one; those that exclude 0 are marked."""
+    """Paired differences from the reference, if there is one.
+
+    Marked are those whose intervals exclude 0, if Holm's method over the table allows it.
+    """
     reference, measured = comparison.reference(do), comparison.measured[do]
     if reference is None:
         return None
@@ -108,7 +111,15 @@ def differences(comparison: Comparison, do: str) -> Table | None:
             columns[replace(own, signed=True)] = [gap(sizes[r], sizes[reference]) for r in rows]
     labels = [row.names[1] for row in rows]
     title = f"{named(do)}, against {reference.setting.title}"
-    return table_of(comparison, rows, labels, columns, title, is_gap=True)
+    family = [one for own in columns.values() for one in map(estimated, own) if one is not None]
+    clear = [one for one in family if one.excludes_zero]
+    allowed = zip(family, holm([one.p_value for one in family]), strict=True)
+    kept = [one for one, holds in allowed if holds and one.excludes_zero]
+    note = (
+        f"Bold: clear at 5 % by Holm's method over the {len(family)} differences of this table. "
+        f"{len(kept)} are; {len(clear)} intervals exclude 0."
+    )
+    return replace(table_of(comparison, rows, labels, columns, title, kept), notes=(note,))
 
 
 def gap(ours: Value, theirs: Value) -> Value:
@@ -124,17 +135,20 @@ def table_of(
     labels: Sequence[str],
     columns: Mapping[Column, Sequence[Cell]],
     title: str,
-    *,
-    is_gap: bool = False,
+    marked: Sequence[Estimate] | None = None,
 ) -> Table:
-    """Rows of numbers; the clearly best of each column is marked, unless a run says nothing."""
+    """Rows of numbers; the clearly best of each column is marked, unless a run says nothing.
+
+    Or those that are given are marked.
+    """
     claims = comparison.n >= FEWEST and not (comparison.is_alone and comparison.failures)
     shown = {column: own for column, own in columns.items() if set(own) != {None}}
     marks: dict[Column, list[bool]] = {}
     for column, values in shown.items():
         winner = best(column, values) if claims else None
-        clear = [one is not None and one.excludes_zero for one in map(estimated, values)]
-        marks[column] = clear if is_gap else [k == winner for k in range(len(rows))]
+        marks[column] = [k == winner for k in range(len(rows))]
+        if marked is not None:
+            marks[column] = [any(value is one for one in marked) for value in values]
     lines = [
         Line(
             (label,) if comparison.is_alone else (row.run.name, label),
