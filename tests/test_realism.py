@@ -13,6 +13,7 @@ from evaluations import asked, evaluation, folder_model, shared_model
 from fcfg.datasets import portraits
 from fcfg.evaluation import Result, choose_subset, summarise
 from fcfg.evaluation.realism import FEWEST, classes_of, realism_entries
+from fcfg.evaluation.subset import numbered
 from fcfg.metrics import MIN_IMAGES, frechet_distance, kernel_distance
 from fcfg.metrics.kernel import with_margin
 from fcfg.reports import compare
@@ -208,5 +209,10 @@ def test_few_images_are_compared_with_none_and_a_folder_with_the_rest(tmp_path: 
     assert (len(subset), len(subset.held_out)) == (MIN_IMAGES, 30)
     assert set(subset.names).isdisjoint(subset.held_out.names)
     assert subset.held_out.images.shape == (30, 3, 8, 8)
+    assert list(subset.held_out.names) != sorted(subset.held_out.names)
+    people = folder_model(tmp_path / "people", MIN_IMAGES + 30, each=5)
+    held = choose_subset(people, asked(images=MIN_IMAGES, balance=())).held_out
+    owners = numbered(str(int(name[:3]) // 5) for name in held.names)
+    assert owners == sorted(owners)  # those of one person stand together
     whole = choose_subset(model, asked(images=MIN_IMAGES + 30, balance=()))
     assert whole.held_out is None

@@ -123,7 +123,9 @@ VALUES: list[tuple[Any, ...]] = [
     (7, "truth", {"mae": 0.1}, dict.fromkeys(TRUTH, -1)),
     *((7, "evaluations", 0), (7, "seconds", -0.5, float("inf"))),
     *((2, "unrelated", 3), (2, "attributes", {}), (2, "scores", {}), (2, "factors", [1])),
-    (8, "n", 0),
+    *((7, "fresh", DISTANCE | {"mae": -0.1}), (7, "repeated", {"mae": 0.1})),
+    *((8, "n", 0), (8, "low", "0"), (8, "real", [1.0, 2.0], 1.0), (8, "no_change", [1, 2, "3"])),
+    (1, "groups", {"of": "patients"}, {"of": "patients", "rows": [0]}, {"of": "x", "rows": ["a"]}),
 ]
 
 

@@ -97,9 +97,11 @@ def realism_entries(
         value, margin = np.mean([v for v, _ in found]), np.linalg.norm([m for _, m in found])
         return [float(value + side * margin / len(found)) for side in (0, -1, 1)]
 
-    beside = cache(
-        lambda *key: {"no_change": measured(*key, factual), "real": measured(*key, None)}
-    )
+    @cache
+    def beside(network: str, metric: str) -> JSON:
+        pair = {"no_change": factual, "real": None}
+        return {name: measured(network, metric, of) for name, of in pair.items()}
+
     for guidance, own in answers.items():
         for network, metric in DISTANCES:
             known = all(network in some for some in (own, factual, *(held for _, held, _ in sets)))

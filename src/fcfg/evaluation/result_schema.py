@@ -182,6 +182,10 @@ def checked_header(where: str, header: JSON) -> AttributeSpace:
             do="use the version of fcfg that wrote it",
         )
     _check(_HEADER, where, header, _WRITTEN)
+    images, owners = len(header["images"]), header.get("groups", {}).get("rows", header["images"])
+    if len(owners) != images:
+        expected = f"one for each of {images} images"
+        raise InputError(f"{where}, groups", expected=expected, got=len(owners), do=_WRITTEN)
     try:
         space = AttributeSpace.from_config(header["attributes"])
         nodes = CausalGraph(header["graph"]).nodes

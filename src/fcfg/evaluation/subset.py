@@ -101,13 +101,16 @@ def choose_subset(
 def _held_out(
     examples: Examples, rows: NDArray[np.int64], experiment: Experiment
 ) -> Examples | None:
-    """Return twice as many images as the run has, or all others; none of a run of few."""
-    others = np.setdiff1d(np.arange(len(examples)), rows).tolist()
+    """Return twice as many images as the run has, or all others; none of a run of few.
+
+    They are in random order, but images of one patient or person stand together.
+    """
+    others: list[int] = np.setdiff1d(np.arange(len(examples)), rows).tolist()
     if len(rows) < MIN_IMAGES or not others:
         return None
-    seed, most = experiment.seed, _HELD_OUT * len(rows)
-    others.sort(key=lambda row: stream_seed(seed, "held out", examples.names[row]))
-    chosen = np.array(sorted(others[:most]))
+    seed, owners = experiment.seed, examples.groups or examples.names
+    others.sort(key=lambda row: (stream_seed(seed, "held out", owners[row]), row))
+    chosen = np.array(others[: _HELD_OUT * len(rows)])
     return Examples(
         examples.images[chosen],
         {name: column[chosen] for name, column in examples.attributes.items()},

@@ -318,7 +318,8 @@ class _Builder:
         """Distances to held-out real images, and those of the rows beside them."""
         found: dict[tuple[str, str], Estimate | float] = {}
         for name, (metric, scale) in TO_REAL.items():
-            if entry := self.distances.get((do, guidance, name)):
+            entry = self.distances.get((do, guidance, name), {})
+            if None not in map(entry.get, ("low", "high", *BESIDE.values())):
                 own = [entry["value"], entry["low"], entry["high"]]
                 rows = {"": own, **{row: entry[field] for row, field in BESIDE.items()}}
                 for row, (value, low, high) in rows.items():

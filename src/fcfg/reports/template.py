@@ -34,17 +34,8 @@ def _environment(package: str) -> Environment:
         finalize=_short,
     )
     ramp = Image.fromarray(difference_colours(np.linspace(-1, 1, 128)[None]))  # of maps
-    names = (
-        "RETURNS",
-        "in_words",
-        "interval",
-        "listed",
-        "made",
-        "named",
-        "number",
-        "sample",
-        "with_interval",
-    )
+    names = ("in_words", "interval", "listed", "made", "named", "number", "sample")
+    names += ("with_interval", "RETURNS")
     values: dict[str, Any] = {name: getattr(wording, name) for name in names}
     values |= {"colours": colours, "png": _png, "ramp": data_url(to_png(ramp))}
     environment.globals.update(values)
