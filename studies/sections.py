@@ -12,6 +12,7 @@ from estimates import UNTUNED, Line, dos, kept, kept_rows, read, run, source, st
 from fcfg.guidance import Guidance
 from fcfg.reports.wording import number
 from fcfg.storage import shipped
+from frontiers import equal_strength
 
 FCFG = "fcfg:affected=3.0,invariant=1.2"
 _FACES = ("smiling", "male", "young")
@@ -451,6 +452,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "digits": digits,
     "drawn-noise": drawn_noise,
     "equal-care": equal_care,
+    "equal-strength": equal_strength,
     "faces": faces,
     "faces-in-brief": faces_in_brief,
     "front": front,

@@ -167,6 +167,11 @@ def parts_of(text: str) -> tuple[str, str]:
     return (stated, own) if mark else (text, "")
 
 
+def draws_noise(setting: object) -> bool:
+    """Return whether a setting draws its noise instead of inferring it."""
+    return bool(getattr(setting, "drawn_noise", False))
+
+
 def targets_of(do: str) -> tuple[str, ...]:
     """Return the attributes of an intervention.
 
