@@ -42,6 +42,7 @@ def printed_elsewhere(module: str, function: str, *arguments: object) -> list[st
 
     There, one that is killed needs no new torch.
     """
+    _check_fork()
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
     code += f"from {module} import {function}; {function}(*sys.argv[1:])"
     command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
@@ -82,9 +83,14 @@ def ended_after(renames: int, error: BaseException | None = None) -> Generator[N
             yield
 
 
-def _fork(work: Callable[[], object]) -> int:
+def _check_fork() -> None:
+    """Skip a test that needs what this platform may lack."""
     if not hasattr(os, "fork"):
         pytest.skip("this platform cannot fork")
+
+
+def _fork(work: Callable[[], object]) -> int:
+    _check_fork()
     child = os.fork()
     if child == 0:
         work()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 
 for module in ("fcntl", "resource", "pwd", "grp", "termios"):
     sys.modules[module] = None  # type: ignore[assignment]  # importing it fails
@@ -15,3 +16,5 @@ for home, names in {
     for name in names:  # getuid stays: pytest needs it where sys.platform is not win32
         if hasattr(home, name):
             delattr(home, name)
+# Windows has locks of its own; here filelock is left with files, and says so.
+warnings.filterwarnings("ignore", "only soft file lock is available")
