@@ -93,7 +93,7 @@ READ_ONLY = {
 }
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="root may write anywhere here")
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc, where root cannot write")
 @pytest.mark.parametrize("command", READ_ONLY)
 @pytest.mark.promise("A folder that takes no file is refused in one line")
 def test_a_folder_that_takes_no_file_is_refused(command: str, meet: Meet, capsys) -> None:
