@@ -7,35 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from fcfg.guidance import Guidance
 from fcfg.sampling import SamplingLike, as_sampling
-from fcfg.support.config_files import read_yaml, validate
+from fcfg.support.config_files import read_yaml
 from fcfg.support.errors import InputError, check_among
 
 #: Weights that are measured of every method.
 WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 
-class _Method(BaseModel, frozen=True, extra="forbid"):
-    guidance: str  #: with the weights of its authors
-    under: tuple[str, ...] = ("dpm", "ddim", "latest")  #: samplings
-    variants: str = "of any"  #: options that are tried, too, if there are any
-    few: str = "late"  #: samplings of the variants
-
-
-class _Table(BaseModel, frozen=True, extra="forbid"):
-    samplings: dict[str, tuple[str, ...]]
-    variants: dict[str, tuple[dict[str, Any], ...]]
-    methods: dict[str, _Method]
-
-
 _FILE = Path(__file__).with_suffix(".yaml")
 _READ = read_yaml(_FILE, _FILE.name, expected="the methods", do="install fcfg again")
-_TABLE = validate(_Table, _READ, _FILE.name)
+_METHODS: dict[str, dict[str, Any]] = _READ["methods"]
+_USUAL = {"under": ["dpm", "ddim", "latest"], "variants": "of any", "few": "late"}
 #: Names of the methods.
-METHODS = tuple(_TABLE.methods)
+METHODS = tuple(_METHODS)
 
 
 @dataclass(frozen=True)
@@ -55,7 +41,7 @@ class Candidate:
     @property
     def published(self) -> str:
         """The guidance of the method itself, with the weights of its authors."""
-        return _TABLE.methods[self.method].guidance
+        return _METHODS[self.method]["guidance"]
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -88,13 +74,12 @@ def candidates(
 
 
 def _of(name: str, given: Sequence[SamplingLike] | None) -> list[Candidate]:
-    method = _TABLE.methods[name]
-    guidance, known = Guidance.parse(method.guidance), _TABLE.samplings
-    under = given or [text for group in method.under for text in known[group]]
+    own, known = _USUAL | _METHODS[name], _READ["samplings"]
+    guidance, few = Guidance.parse(own["guidance"]), given or known[own["few"]]
+    under = given or [text for group in own["under"] for text in known[group]]
     found = [Candidate(name, "", guidance, str(as_sampling(each))) for each in under]
-    for options in _TABLE.variants.get(method.variants, ()):
+    for options in _READ["variants"].get(own["variants"], ()):
         text = ";".join(f"{option}={value}" for option, value in options.items())
         changed = guidance.replace(**options)
-        few = given or known[method.few]
         found += [Candidate(name, text, changed, str(as_sampling(each))) for each in few]
     return found
