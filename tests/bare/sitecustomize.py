@@ -6,6 +6,10 @@ import os
 import signal
 import sys
 import warnings
+from contextlib import suppress
+
+with suppress(ImportError):
+    import psutil  # noqa: F401 # it has a module for each platform, and that of Linux needs these
 
 for module in ("fcntl", "resource", "pwd", "grp", "termios"):
     sys.modules[module] = None  # type: ignore[assignment]  # importing it fails
