@@ -134,8 +134,8 @@ def _options(
     kind = section.get("format", "folder") if isinstance(section, dict) else "folder"
     if kind != "folder":
         do = "start 'fcfg train', which checks them before its first step"
-        about = f"{config}, data.format"
-        raise InputError(about, expected="'folder', the data checked here", got=repr(kind), do=do)
+        expected = "'folder', the data checked here"
+        raise InputError(f"{config}, data.format", expected=expected, got=repr(kind), do=do)
     sections = validate(Sections, values, str(config))
     stated, kinds = sections.data.model_dump(exclude_unset=True), sections.attributes
     space = None if kinds is None else AttributeSpace.from_config(kinds)

@@ -156,8 +156,7 @@ def _in_chunks(
 
 def _announce(prepared: PreparedRequest, device: str) -> None:
     """Print what will be done, and how the pictures were made to fit."""
-    from fcfg.generation import finished_before
-    from fcfg.generation.record import files_of
+    from fcfg.generation.record import files_of, finished_before
 
     count, parts = len(prepared.pictures), prepared.request.shard[1]
     share = "" if parts == 1 else f" in {parts} parts"

@@ -100,8 +100,7 @@ def divide(
     if request.overwrite:
         expected, do = "none with parts, which are never replaced", "remove the folder first"
         raise InputError("--overwrite", expected=expected, got="it", do=do)
-    given = request.attributes
-    is_table = str(given).lower().endswith(".csv")
+    is_table = str(given := request.attributes).lower().endswith(".csv")
 
     def find_table(folder: Path, names: Sequence[str]) -> Table:
         if not is_table:
@@ -120,8 +119,7 @@ def divide(
         expected = "a table in a file, for a folder of pictures; else pairs, or 'auto'"
         do = "put the attributes into columns of the Parquet files, or into the tars"
         raise InputError("attributes", expected=expected, got=short(given), do=do)
-    checked = CheckedRequest(_for_workers(request, is_table), model, plan, ())
-    own = checked.request
+    checked = CheckedRequest(own := _for_workers(request, is_table), model, plan, ())
     compiled = min(chunk, own.batch_size // plan.rows) if compile else 0
     workplace = Workplace(device, precision, compiled, checked.digest)
     digests = [hex_digest(Path(given).read_bytes())] if is_table else []

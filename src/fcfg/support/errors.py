@@ -129,12 +129,10 @@ def check_among(subject: str, name: object, known: Iterable[str]) -> None:
         raise InputError(subject, expected=expected, got=repr(name), do=do)
 
 
-def check_keywords(
-    call: Callable[..., object], given: Iterable[str], further: Iterable[str]
-) -> None:
-    """Refuse keywords that a public function does not take, beside further ones than its own."""
+def check_keywords(call: Callable[..., object], given: Iterable[str], more: Iterable[str]) -> None:
+    """Refuse keywords that a public function does not take, beside its own and some more."""
     own = signature(call).parameters.values()
-    known = [*(each.name for each in own if each.kind is Parameter.KEYWORD_ONLY), *further]
+    known = [*(each.name for each in own if each.kind is Parameter.KEYWORD_ONLY), *more]
     for name in given:
         check_among(f"{call.__name__}, keyword", name, known)
 

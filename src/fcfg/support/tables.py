@@ -89,8 +89,7 @@ def read_columns(path: Path, wanted: Iterable[str] | None = None) -> dict[str, l
             return _columns(path, _rows(path, file), wanted)
     except UnicodeDecodeError as error:
         got = f"another encoding: the byte 0x{error.object[error.start]:02x}"
-        do = "save it as 'CSV UTF-8' in a spreadsheet, or convert a table in Latin-1 with: "
-        do += "iconv -f LATIN1 -t UTF-8 OLD > NEW"
+        do = "save it as 'CSV UTF-8', or convert Latin-1 with: iconv -f LATIN1 -t UTF-8 OLD > NEW"
         raise InputError(str(path), expected="a table in UTF-8", got=got, do=do) from error
     except (csv.Error, EOFError, OSError) as error:
         expected = "a comma-separated table in UTF-8 that can be read"
