@@ -15,7 +15,8 @@ from torch.nn import functional
 from fcfg.causal.attributes import Column
 from fcfg.diffusion.codec import AbstractCodec
 from fcfg.diffusion.embedder import AbstractEmbedder
-from fcfg.diffusion.networks import OwnNetwork, repeat_for_conditions
+from fcfg.diffusion.foreign import ForeignNetwork
+from fcfg.diffusion.networks import OwnConfig, OwnNetwork, repeat_for_conditions
 from fcfg.diffusion.prediction import Condition, Evaluate, Images, Times
 from fcfg.diffusion.schedule import NoiseSchedule, prediction_from_output, training_target
 from fcfg.diffusion.table import Parameterisation, check_parameterisation
@@ -64,8 +65,8 @@ class Denoiser(nn.Module):
             'velocity'; of a flow 'flow', 'reversed-flow' or 'image'. By default that of the
             schedule.
         dimensions: Number of axes of an image beside its channels: 1 for series, 2 for images, 3
-            for volumes.
-        size: Side of the training images; by default that of the UNet, or unknown.
+            for volumes; by default those of the network, or 2.
+        size: Side of the training images; by default that of the network, or unknown.
         codec: Codec whose latents the network works on; channels, stride and size are those of
             images all the same. States are then float64, since decoding enlarges rounding.
     """
@@ -79,21 +80,23 @@ class Denoiser(nn.Module):
         channels: int | None = None,
         stride: int | None = None,
         parameterisation: Parameterisation | None = None,
-        dimensions: int = 2,
+        dimensions: int | None = None,
         size: int | None = None,
         codec: AbstractCodec | None = None,
     ) -> None:
         super().__init__()
         predicted = schedule.parameterisation if parameterisation is None else parameterisation
         check_parameterisation(predicted, is_flow=schedule.is_flow)
-        if isinstance(network, OwnNetwork):
-            config, name = network.config, type(network).__name__
-            factor = 1 if codec is None else codec.factor
-            pixels = config.channels if codec is None else codec.channels
-            channels, stride = channels or pixels, stride or config.stride * factor
-            size = size or config.size * factor
+        known = network.config if isinstance(network, OwnNetwork) else network
+        axes = known.dimensions if isinstance(known, ForeignNetwork) else 2
+        dimensions = axes if dimensions is None else dimensions
+        if isinstance(known, OwnConfig | ForeignNetwork):
+            name, factor = type(network).__name__, 1 if codec is None else codec.factor
+            pixels = known.channels if codec is None else codec.channels
+            channels, stride = channels or pixels, stride or known.stride * factor
+            size = size or (known.size and known.size * factor)
             given = (channels, stride, embedder.condition_width, dimensions)
-            expected = (pixels, config.stride * factor, config.condition, 2)
+            expected = (pixels, known.stride * factor, known.condition, axes)
             if given != expected:
                 raise InputError(
                     "denoiser (channels, stride, condition width, dimensions)",
@@ -139,17 +142,8 @@ class Denoiser(nn.Module):
 
     def over(self, codec: AbstractCodec) -> Denoiser:
         """Return the denoiser of images whose latents this one works on."""
-        return Denoiser(
-            self.network,
-            self.embedder,
-            self.schedule,
-            channels=codec.channels,
-            stride=self.stride * codec.factor,
-            parameterisation=self.parameterisation,
-            dimensions=self.dimensions,
-            size=None if self.size is None else self.size * codec.factor,
-            codec=codec,
-        )
+        made, predicted = (self.network, self.embedder, self.schedule), self.parameterisation
+        return Denoiser(*made, parameterisation=predicted, codec=codec)
 
     def encoded(self, images: Images) -> Float[Tensor, "batch states *sides"]:
         """Return images as states, at time 0: themselves, or their latents; on the device."""

@@ -11,12 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fcfg.diffusion.codec import AbstractCodec
 from fcfg.diffusion.conditioners import AbstractConditioner
-from fcfg.diffusion.denoiser import Denoiser
 from fcfg.diffusion.libraries import class_name, config_of
-from fcfg.diffusion.schedule import NoiseSchedule
-from fcfg.diffusion.table import Parameterisation
 from fcfg.diffusion.visible import VisibleAttributes
 from fcfg.support.errors import InputError, listed, quoted
 
@@ -95,6 +91,11 @@ class ForeignNetwork(nn.Module):
         return halved * (_PACKED if self._is_packed else int(patch))
 
     @property
+    def condition(self) -> int:
+        """Width of a condition."""
+        return self.attributes.condition_width
+
+    @property
     def stored(self) -> dict[str, Any]:
         """What a folder says of the network, in JSON values."""
         own = {"name": class_name(self.network), "conditioner": self.conditioner.to_config()}
@@ -130,26 +131,6 @@ class ForeignNetwork(nn.Module):
             got = f"{quoted(self.conditioner.names)} and its error: {error}"
             do = "compare widths, channels and numbers of classes with its configuration"
             raise InputError(f"network {name}", expected=expected, got=got, do=do) from error
-
-
-def foreign_denoiser(
-    network: ForeignNetwork,
-    schedule: NoiseSchedule,
-    codec: AbstractCodec | None = None,
-    parameterisation: Parameterisation | None = None,
-) -> Denoiser:
-    """Return a denoiser of a network of another library, and its codec if it works on latents."""
-    denoiser = Denoiser(
-        network,
-        network.attributes,
-        schedule,
-        channels=network.channels,
-        stride=network.stride,
-        dimensions=network.dimensions,
-        size=network.size,
-        parameterisation=parameterisation,
-    )
-    return denoiser if codec is None else denoiser.over(codec)
 
 
 def _nested(arguments: Mapping[str, Tensor]) -> dict[str, Any]:

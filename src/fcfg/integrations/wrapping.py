@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from fcfg.causal.scm import StructuralCausalModel
 from fcfg.diffusion.codec import AbstractCodec, Autoencoder
 from fcfg.diffusion.conditioners import AbstractConditioner, Lookup, Setting
-from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
+from fcfg.diffusion.denoiser import Denoiser
+from fcfg.diffusion.foreign import ForeignNetwork
 from fcfg.diffusion.libraries import check_config, check_labels, config_of
 from fcfg.diffusion.schedule import NoiseSchedule
 from fcfg.pipeline.foreign import ForeignPipeline
@@ -71,7 +72,7 @@ def wrap(
         check_config(network, config)
     check_labels(network, conditioner.labels)
     foreign = ForeignNetwork(network.eval(), conditioner.eval(), config, source)
-    denoiser = foreign_denoiser(foreign, schedule, codec)
+    denoiser = Denoiser(foreign, foreign.attributes, schedule, codec=codec)
     if any(weight.is_meta for weight in denoiser.state_dict().values()):
         expected, do = "weights in memory", "load them all, without offloading, and then wrap"
         raise InputError("network, conditioner or codec", expected=expected, got="meta", do=do)

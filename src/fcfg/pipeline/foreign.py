@@ -11,7 +11,7 @@ from torch import nn
 from fcfg.causal.attributes import AttributeSpace
 from fcfg.diffusion.conditioners import conditioner_of, described
 from fcfg.diffusion.denoiser import Denoiser
-from fcfg.diffusion.foreign import ForeignNetwork, foreign_denoiser
+from fcfg.diffusion.foreign import ForeignNetwork
 from fcfg.pipeline.counterfactual import CounterfactualPipeline, DenoiserConfig
 from fcfg.pipeline.modules import CodecConfig, Module, stored_codec
 from fcfg.storage import register_kind
@@ -50,7 +50,8 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
         conditioner = conditioner_of(space, self.conditioner)
         foreign = ForeignNetwork(module.build(), conditioner, module.config, module.place)
         codec = None if self.codec is None else self.codec.build()
-        return foreign_denoiser(foreign, self.noising, codec, self.parameterisation)
+        made, predicted = (foreign, foreign.attributes, self.noising), self.parameterisation
+        return Denoiser(*made, parameterisation=predicted, codec=codec)
 
 
 @register_kind(ForeignPipelineConfig)

@@ -63,12 +63,12 @@ class ForeignTraining(LatentTraining):
         return self.network
 
     def build(self, inputs: Inputs) -> Denoiser:
-        from fcfg.diffusion.foreign import foreign_denoiser
+        from fcfg.diffusion.denoiser import Denoiser
 
-        predicted = self.schedule.parameterisation
+        schedule, predicted = self.schedule.build(), self.schedule.parameterisation
         with inputs.seeded():
             network = self._network(inputs)
-        return foreign_denoiser(network, self.schedule.build(), parameterisation=predicted)
+        return Denoiser(network, network.attributes, schedule, parameterisation=predicted)
 
     def beside(self, network: Denoiser) -> Mapping[str, nn.Module]:
         return {"conditioner": network.network.get_submodule("conditioner")}
