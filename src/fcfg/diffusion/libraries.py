@@ -6,7 +6,6 @@ import inspect
 import json
 import warnings
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from fcfg.support.errors import InputError
+from fcfg.support.errors import InputError, optional
 
-_HOMES = {"diffusers": "diffusers", "monai": "monai.networks.nets"}
-_ADVICE = "name a network of diffusers or of monai.networks.nets"
+_HOMES = {"diffusers": "diffusers", "monai": "monai.networks.nets"}  # modules, by library
 
 
 def class_name(network: nn.Module) -> str:
@@ -30,20 +28,12 @@ def class_name(network: nn.Module) -> str:
 def checked_class(name: str) -> type[nn.Module]:
     """Return the class of a network by its name; refuse all that is of another place."""
     library, _, kind = name.partition(".")
-    refusal = InputError("network", expected="a class of diffusers or MONAI", got=name, do=_ADVICE)
-    if library not in _HOMES:
-        raise refusal
-    try:
-        found = getattr(import_module(_HOMES[library]), kind, None)
-    except ImportError as error:
-        raise InputError(
-            "network",
-            expected=f"{library}, which has the class {kind}",
-            got="a Python without it",
-            do=f'pip install "fcfg[{library}]"',
-        ) from error
+    home = _HOMES.get(library)
+    module = None if home is None else optional(home, f"network {name}", library)
+    found = getattr(module, kind, None)
     if not (inspect.isclass(found) and issubclass(found, nn.Module)):
-        raise refusal
+        expected, do = "a class of diffusers or MONAI", f"name a network of {' or '.join(_HOMES)}"
+        raise InputError("network", expected=expected, got=name, do=do)
     return found
 
 
