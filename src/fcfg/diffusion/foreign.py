@@ -42,8 +42,7 @@ class ForeignNetwork(nn.Module):
         super().__init__()
         self.network, self.conditioner = network, conditioner
         self.config, self.source = config_of(network, config), source
-        #: What it was built from, with defaults that it knows.
-        self._known = {**getattr(network, "config", {}), **self.config}
+        known = {**getattr(network, "config", {}), **self.config}  # with defaults that it knows
         self.attributes = VisibleAttributes(conditioner.space, conditioner.separate)
         taken = list(inspect.signature(network.forward).parameters)
         self._image = taken[0]
@@ -56,7 +55,7 @@ class ForeignNetwork(nn.Module):
                 got=listed(taken),
                 do="give the conditioner the names that the network has",
             )
-        if self._known.get("guidance_embeds"):
+        if known.get("guidance_embeds"):
             raise InputError(
                 f"network {class_name(network)}",
                 expected="a model with a null condition",
@@ -65,35 +64,16 @@ class ForeignNetwork(nn.Module):
             )
         self._is_packed = "img_ids" in taken
         self._fixed = {"return_dict": False} if "return_dict" in taken else {}
-
-    @property
-    def dimensions(self) -> int:
-        """Number of axes of an image, 2 unless the network says otherwise."""
-        return int(self._known.get("spatial_dims", 2))
-
-    @property
-    def channels(self) -> int:
-        """Number of channels of an image, or of its latents."""
-        return int(self._known["in_channels"]) // (_PACKED**2 if self._is_packed else 1)
-
-    @property
-    def size(self) -> int | None:
-        """Side of the training images or latents, if the network knows it."""
-        size = self._known.get("sample_size")
-        return size if isinstance(size, int) else None
-
-    @property
-    def stride(self) -> int:
-        """Number that must divide the sides of an image, or of its latents."""
-        widths = self._known.get("block_out_channels") or self._known.get("channels")
+        widths = known.get("block_out_channels") or known.get("channels")
         halved = 2 ** (len(widths) - 1) if isinstance(widths, list | tuple) else 1
-        patch = self._known.get("patch_size") or 1
-        return halved * (_PACKED if self._is_packed else int(patch))
-
-    @property
-    def condition(self) -> int:
-        """Width of a condition."""
-        return self.attributes.condition_width
+        side = _PACKED if self._is_packed else 1  # of squares of latents that are one token
+        self.dimensions = int(known.get("spatial_dims", 2))  #: number of axes of an image
+        self.channels = int(known["in_channels"]) // side**2  #: of an image, or of its latents
+        #: Number that must divide the sides of an image, or of its latents.
+        self.stride = halved * (side if self._is_packed else int(known.get("patch_size") or 1))
+        size = known.get("sample_size")
+        self.size = size if isinstance(size, int) else None  #: side in training, if it is known
+        self.condition = self.attributes.condition_width  #: width of a condition
 
     @property
     def stored(self) -> dict[str, Any]:
