@@ -41,12 +41,8 @@ class AbstractConditioner(nn.Module, ABC):
 
     kind: ClassVar[str]  #: its name in configurations
     space: AttributeSpace
+    names: tuple[str, ...]  #: of the arguments
     separate: bool = True  #: whether it can hide some attributes and show others
-
-    @property
-    @abstractmethod
-    def names(self) -> tuple[str, ...]:
-        """Names of the arguments."""
 
     @property
     def labels(self) -> int:
@@ -120,14 +116,14 @@ class Lookup(AbstractConditioner):
                     got=f"the shape {tuple(table.shape)}",
                     do="write one for each of fcfg.diffusion.conditioners.settings(space)",
                 )
-        self._names = tuple(tables)
+        self.names = tuple(tables)
         for position, table in enumerate(tables.values()):
             self.register_buffer(f"table{position}", table)
 
     @property
     def tables(self) -> dict[str, Tensor]:
         """The tables by the names of their arguments, which may have dots."""
-        return {name: self.get_buffer(f"table{place}") for place, name in enumerate(self._names)}
+        return {name: self.get_buffer(f"table{place}") for place, name in enumerate(self.names)}
 
     @classmethod
     def prompts(
@@ -182,10 +178,6 @@ class Lookup(AbstractConditioner):
         wholes = count(first)
         labels = [next(wholes) if len(each) == len(space) else null for each in settings(space)]
         return cls(space, {name: torch.tensor(labels)}, separate=False)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self._names
 
     @property
     def labels(self) -> int:
@@ -273,12 +265,9 @@ class AttributeTokens(AbstractConditioner):
         check_is("AttributeTokens, tokens", tokens, str, "the name of an argument")
         check_is("AttributeTokens, pooled", pooled, (str, NoneType), "a name, or None")
         self.space, self.width, self.tokens, self.pooled = space, width, tokens, pooled
+        self.names = (tokens,) if pooled is None else (tokens, pooled)
         self.embedder = AttributeEmbedder(space, width)
         self.hidden = nn.Parameter(torch.randn(len(space), width) / math.sqrt(width))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (self.tokens,) if self.pooled is None else (self.tokens, self.pooled)
 
     def forward(self, values: Values, visible: Visible) -> dict[str, Tensor]:
         tokens = self.embedder(values.to(self.hidden.dtype)).unflatten(1, self.hidden.shape)
