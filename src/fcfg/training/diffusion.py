@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fcfg.diffusion.denoiser import Denoiser
     from fcfg.diffusion.networks import OwnConfig
     from fcfg.diffusion.schedule import NoiseSchedule
-    from fcfg.diffusion.times import TrainingTimes
     from fcfg.training.objectives import DenoisingObjective
 
 
@@ -54,12 +53,6 @@ class Times(Section):
 
     spread: Literal["uniform", "logit-normal"] = "uniform"
     shift: PositiveFloat = 1.0  #: above 1, noisy times are seen more often
-
-    def build(self) -> TrainingTimes:
-        """Return how times are drawn."""
-        from fcfg.diffusion.times import TrainingTimes
-
-        return TrainingTimes(self.spread, self.shift)
 
 
 class DenoisingNetwork(Section):
@@ -151,10 +144,11 @@ class DenoisingTraining(ModelTraining):
         return {"embedder": network.embedder}
 
     def objective(self, network: Denoiser) -> DenoisingObjective:
+        from fcfg.diffusion.times import TrainingTimes
         from fcfg.training.objectives import DenoisingObjective
 
-        terms = self.model_dump(include=self.terms)
-        return DenoisingObjective(network, times=self.times.build(), **terms)
+        times, terms = TrainingTimes(**vars(self.times)), self.model_dump(include=self.terms)
+        return DenoisingObjective(network, times=times, **terms)
 
 
 class LatentTraining(DenoisingTraining):

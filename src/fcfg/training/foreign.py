@@ -14,8 +14,6 @@ from fcfg.training.sections import Section
 if TYPE_CHECKING:
     from torch import nn
 
-    from fcfg.causal.attributes import AttributeSpace
-    from fcfg.diffusion.conditioners import AttributeTokens
     from fcfg.diffusion.denoiser import Denoiser
     from fcfg.diffusion.foreign import ForeignNetwork
 
@@ -34,12 +32,6 @@ class Tokens(Section):
     width: PositiveInt = 64  #: of a token
     tokens: str = "encoder_hidden_states"  #: argument of the network; 'context' for MONAI
     pooled: str | None = None  #: argument that takes their mean, if the network has one
-
-    def build(self, space: AttributeSpace) -> AttributeTokens:
-        """Return the conditioner."""
-        from fcfg.diffusion.conditioners import AttributeTokens
-
-        return AttributeTokens(space, self.width, self.tokens, self.pooled)
 
 
 @register_training("foreign")
@@ -74,8 +66,10 @@ class ForeignTraining(LatentTraining):
         return {"conditioner": network.network.get_submodule("conditioner")}
 
     def _network(self, inputs: Inputs) -> ForeignNetwork:
+        from fcfg.diffusion.conditioners import conditioner_of
         from fcfg.diffusion.foreign import ForeignNetwork
         from fcfg.diffusion.libraries import build_network
 
         module = build_network(self.network.name, self.network.config)
-        return ForeignNetwork(module, self.conditioner.build(inputs.space), self.network.config)
+        conditioner = conditioner_of(inputs.space, self.conditioner.model_dump())
+        return ForeignNetwork(module, conditioner, self.network.config)
