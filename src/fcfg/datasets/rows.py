@@ -61,13 +61,9 @@ def _each(rows: Any) -> Iterator[Any]:
 
 def _unbatched(batch: Any) -> Iterator[Any]:
     if isinstance(batch, Mapping):
-        columns = zip(*batch.values(), strict=True)
-        yield from (dict(zip(batch, row, strict=True)) for row in columns)
-        return
-    pictures, labels = batch
-    yield from zip(
-        pictures, _unbatched(labels) if isinstance(labels, Mapping) else labels, strict=True
-    )
+        rows = zip(*batch.values(), strict=True)
+        return (dict(zip(batch, row, strict=True)) for row in rows)
+    return zip(*(_unbatched(p) if isinstance(p, Mapping) else p for p in batch), strict=True)
 
 
 def _read(
