@@ -11,7 +11,7 @@ import yaml
 from fcfg.support.config_files import parse_json, parse_yaml, parse_yaml_value, read_yaml
 from fcfg.training import read_config
 from refusal import refused, refused_line
-from runs import tiny_file
+from runs import tiny, tiny_file
 
 
 def yaml_of(text: str) -> object:
@@ -71,6 +71,12 @@ def test_only_regular_files_of_some_size_are_read(tmp_path: Path) -> None:
             read_yaml(path, "mine", expected="a YAML file", do="fix it")
     (tmp_path / "text").write_text("grün: 1")
     assert read_yaml(tmp_path / "text", "mine", expected="a text", do="") == {"grün": 1}
+
+
+def test_keys_without_a_value_stay_so_in_what_is_written(tmp_path: Path) -> None:
+    """Though they have one by default."""
+    absent = {"model": {"ema": None}, "judge": {"steps": None, "epochs": 2}}
+    assert read_config(str(tiny_file(tmp_path, **absent))) == tiny(**absent)
 
 
 def test_trainings_and_the_copy_that_a_run_keeps_are_read_so(tmp_path: Path, capsys) -> None:

@@ -66,8 +66,21 @@ def parse_yaml_value(text: str, subject: str, *, do: str) -> Any:
 
 
 def to_yaml(config: BaseModel) -> str:
-    """Write a configuration as YAML that can be read back."""
-    return yaml.safe_dump(config.model_dump(mode="json", exclude_none=True), sort_keys=False)
+    """Write a configuration as YAML that can be read back.
+
+    Of keys without a value, it has those that would have one by default.
+    """
+    values = config.model_dump(mode="json", exclude_none=True)
+    _keep_none(values, config.model_dump(mode="json", exclude_defaults=True))
+    return yaml.safe_dump(values, sort_keys=False)
+
+
+def _keep_none(values: dict[str, Any], changed: Mapping[str, Any]) -> None:
+    for key, value in changed.items():
+        if value is None:
+            values[key] = None
+        elif isinstance(value, dict):
+            _keep_none(values[key], cast(dict[str, Any], value))
 
 
 def looks_like_a_file(source: str) -> bool:
