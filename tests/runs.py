@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +76,12 @@ def same(one: Path, other: Path) -> bool:
 def log_of(folder: Path) -> list[dict[str, Any]]:
     """The log of a run."""
     return [json.loads(line) for line in (folder / "training/log.jsonl").read_text().splitlines()]
+
+
+def torchrun(*words: str) -> list[str]:
+    """The command of two processes on this machine."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    return [*launch, "--standalone", *words]
 
 
 PARTS = ("scm", "judge", "diffusion", "hvae", "finetuning")  # in the order of their training

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from fcfg.training.optimiser import Course, MovingAverage, optimiser_for
 from fcfg.training.preflight import accelerator_for, check_batches
 from fcfg.training.sections import Optimisation
 from refusal import refused
-from runs import Recorder, log_of, same, tiny, tiny_file, weights
+from runs import Recorder, log_of, same, tiny, tiny_file, torchrun, weights
 
 
 def test_a_run_leaves_a_pipeline_a_log_and_its_configuration(finished: Path) -> None:
@@ -162,19 +162,15 @@ def test_another_configuration_or_a_folder_that_cannot_be_the_models_is_refused(
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "run"}
 
 
-def torchrun(*words: str) -> list[str]:
-    """The command of two processes on this machine."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
-    return [*launch, "--standalone", *words]
-
-
 @pytest.mark.long
-def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    sections = {"run": {"device": "cpu"}}
+@pytest.mark.parametrize("shard", [False, True])
+def test_two_processes_train_as_one(shard: bool, tmp_path: Path) -> None:
+    sections = {"run": {"device": "cpu"}, "model": {"clip": 0.5}}
     file = tiny_file(tmp_path, **sections)
     one, two = tmp_path / "one", tmp_path / "two"
     train(tiny(**sections), one, "diffusion")
     arguments = ["-m", "fcfg", "train", str(file), "--out", str(two), "--part", "diffusion"]
+    arguments += ["--set", f"run.shard={str(shard).lower()}"]
     done = subprocess.run(torchrun(*arguments), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     curves = [[e["loss"] for e in log_of(folder) if "loss" in e] for folder in (one, two)]
@@ -187,11 +183,12 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("shard", [False, True])
 def test_torchrun_starts_two_processes_again_if_one_is_killed_and_they_take_the_same_steps(
-    tmp_path: Path,
+    shard: bool, tmp_path: Path
 ) -> None:
     psutil = pytest.importorskip("psutil")
-    run = {"device": "cpu", "checkpoint_steps": 4, "validations": 1}
+    run = {"device": "cpu", "checkpoint_steps": 4, "validations": 1, "shard": shard}
     file, part = tiny_file(tmp_path, run=run, model={"steps": 120}), ("--part", "diffusion")
     words = ["--max-restarts", "1", "-m", "fcfg", "train", str(file), *part, "--out"]
     whole, again = tmp_path / "whole", tmp_path / "again"
@@ -256,7 +253,7 @@ def test_rates_and_averages_follow_their_formulas() -> None:
     assert {constant.rate_at(step) for step in range(10)} == {2.0}
     # Against the recursion, written out.
     module = nn.Linear(1, 1, bias=False).requires_grad_(False)
-    average, expected = MovingAverage(module, decay=0.5), None
+    average, expected = MovingAverage(module, deepcopy(module), decay=0.5), None
     for n, value in enumerate([1.0, 5.0, -2.0, 4.0, 4.0, 0.0, 3.0, 1.0, 2.0, 8.0]):
         module.weight.fill_(value)
         average.update(n)

@@ -12,11 +12,13 @@ import signal
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from types import FrameType
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -33,6 +35,7 @@ from fcfg.training.optimiser import (
     optimiser_tensors,
 )
 from fcfg.training.sections import Run
+from fcfg.training.shards import fill, shard, whole, whole_tensors
 from fcfg.training.state import Checkpoint, Checkpoints, under_prefix, with_prefix
 
 _MOST_SKIPPED = 20  # steps in a row
@@ -100,7 +103,10 @@ class Surroundings:
 
 
 class Loop:
-    """The training of one module: from the images of a feed, with those of validation beside."""
+    """The training of one module: from the images of a feed, with those of validation beside.
+
+    With ``shards``, all processes together write a checkpoint, which holds whole tensors.
+    """
 
     def __init__(
         self,
@@ -110,14 +116,24 @@ class Loop:
         validation: list[Batch],
         checkpoints: Checkpoints,
         around: Surroundings,
+        *,
+        shards: bool = False,
     ) -> None:
         self.course, self.objective, self.feed = course, objective, feed
         self.validation, self.checkpoints, self.around = validation, checkpoints, around
+        self._shards, ema, accelerator = shards, course.settings.ema, around.accelerator
+        average = None if ema is None else deepcopy(objective.subject)
+        subject = objective.subject if average is None else average
+        #: With the weights to publish, and not compiled.
+        self._published = objective if shards and average is None else objective.over(subject)
+        for each in dict.fromkeys((objective, self._published)) if shards else ():
+            shard(each, accelerator)
         self.optimiser = optimiser_for(objective, course.settings)
         # Before the average, which follows the weights where they are then: this may move them.
-        self._wrapped: nn.Module = around.accelerator.prepare(objective)
-        ema = course.settings.ema
-        self.average = None if ema is None else MovingAverage(objective.subject, ema)
+        self._wrapped: nn.Module = accelerator.prepare_model(objective, evaluation_mode=shards)
+        self.average = None
+        if ema is not None and average is not None:
+            self.average = MovingAverage(objective.subject, average, ema)
         self.step = 0
         self.best: dict[str, float] | None = None
         self._parameters = list(objective.parameters())
@@ -132,10 +148,10 @@ class Loop:
         checkpoint = self.checkpoints.latest()
         if checkpoint is None:
             return
-        self.objective.subject.load_state_dict(under_prefix("weights", checkpoint.tensors))
+        fill(self.objective.subject, under_prefix("weights", checkpoint.tensors))
         fill_optimiser(self.optimiser, under_prefix("optimiser", checkpoint.tensors))
         if self.average is not None:
-            self.average.module.load_state_dict(under_prefix("average", checkpoint.tensors))
+            fill(self.average.module, under_prefix("average", checkpoint.tensors))
         self.step, self.best = checkpoint.step, checkpoint.facts["best"]
 
     def run(self, on_checkpoint: Callable[[], None], on_sheet: Callable[[int], None]) -> None:
@@ -162,16 +178,15 @@ class Loop:
                 self._not_taken = 0
                 logged, began, waited = done, time.perf_counter(), self.feed.waited
             improved = validates and self._validate()
-            if around.is_main and (self._checkpoint_is_due() or improved):
-                self._write(on_checkpoint)
             agreed = logged == done or around.accelerator.num_processes == 1
-            if around.stop.signal is not None and agreed:
-                if around.is_main and done not in self.checkpoints.steps():
-                    self._write(on_checkpoint)
+            stop = around.stop.signal if agreed else None
+            if self._checkpoint_is_due(improved or stop is not None, agreed=agreed):
+                self._write(on_checkpoint)
+            if stop is not None:
                 raise TrainingStopped(
                     f"{course.part}: stopped at step {done} of {course.steps}, which is kept; run "
                     "the same command again to go on",
-                    code=128 + around.stop.signal,
+                    code=128 + stop,
                 )
             if around.is_main and _every(done, course.steps, settings.sheets):
                 on_sheet(done)
@@ -220,7 +235,7 @@ class Loop:
         if settings.clip is None and settings.skip is None:
             return True
         norm = nn.utils.clip_grad_norm_(self._parameters, settings.clip or math.inf)
-        return settings.skip is None or bool(norm < settings.skip)
+        return settings.skip is None or bool(whole(norm) < settings.skip)
 
     def _agreed(self, loss: Float[Tensor, ""]) -> float:
         """Return the loss over all processes, and share a request to stop among them."""
@@ -253,8 +268,7 @@ class Loop:
 
     def _validate(self) -> bool:
         """Log the validation loss of the published weights; return whether it is the lowest."""
-        subject = self.objective.subject if self.average is None else self.average.module
-        objective = self.objective.over(subject)
+        objective = self._published
         self._generator.manual_seed(self.course.stream("validation"))
         with self.around.accelerator.autocast():
             losses = objective.mean_losses(self.validation, self._generator)
@@ -268,22 +282,34 @@ class Loop:
             self.best = {"step": self.step, "loss": loss}
         return improved
 
-    def _checkpoint_is_due(self) -> bool:
-        settings = self.around.settings
+    def _checkpoint_is_due(self, is_wanted: bool, *, agreed: bool) -> bool:
+        """Return whether this process takes part in a checkpoint: with shards, all do or none."""
+        settings, around = self.around.settings, self.around
         minutes = (time.monotonic() - self._written) / 60
         by_steps = self.step % settings.checkpoint_steps == 0 or self.step == self.course.steps
-        return by_steps or minutes >= settings.checkpoint_minutes
+        is_due = is_wanted or by_steps or minutes >= settings.checkpoint_minutes
+        if not self._shards:
+            return is_due and around.is_main
+        if agreed and not by_steps:  # clocks differ, and so may losses in their last bits
+            answer = torch.tensor(float(is_due), device=around.accelerator.device)
+            return bool(broadcast(answer))
+        return by_steps
 
     def _write(self, on_checkpoint: Callable[[], None]) -> None:
-        """Write a checkpoint, unless the weights are not finite."""
+        """Write a checkpoint, unless the weights are not finite; the main process does."""
         self._written = time.monotonic()
-        subject = self.objective.subject
-        if not all(bool(parameter.isfinite().all()) for parameter in subject.parameters()):
-            raise self._diverged("nan")
-        tensors = with_prefix("weights", subject.state_dict())
-        tensors |= with_prefix("optimiser", optimiser_tensors(self.optimiser))
+        modules: dict[str, nn.Module] = {"weights": self.objective.subject}
         if self.average is not None:
-            tensors |= with_prefix("average", self.average.module.state_dict())
+            modules["average"] = self.average.module
+        tensors = with_prefix("optimiser", optimiser_tensors(self.optimiser))
+        for prefix, module in modules.items():
+            tensors |= with_prefix(prefix, module.state_dict())
+        tensors = whole_tensors(tensors, keep=self.around.is_main)
+        if not self.around.is_main:
+            return
+        names = (f"weights.{name}" for name, _ in self.objective.subject.named_parameters())
+        if not all(bool(tensors[name].isfinite().all()) for name in names):
+            raise self._diverged("nan")
         best = None if self.best is None else int(self.best["step"])
         try:
             self.checkpoints.write(Checkpoint(self.step, tensors, {"best": self.best}), best)

@@ -8,7 +8,7 @@ not depend on the number of processes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 import torch
@@ -67,6 +67,13 @@ class AbstractObjective(nn.Module, ABC, Generic[SubjectT]):
     def passes(self) -> int:
         """How many times the loss calls the whole network; once by default."""
         return 1
+
+    def blocks(self) -> list[nn.Module]:
+        """Return modules that ``run.shard`` shards, and gathers one by one; none by default.
+
+        The loss calls each as a module. Without any, weights stay whole in every process.
+        """
+        return []
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the groups of the optimiser; one of all parameters by default.
@@ -132,6 +139,11 @@ class DenoisingObjective(AbstractObjective[Denoiser]):
     def passes(self) -> int:
         return 2 if self._independence else 1
 
+    def blocks(self) -> list[nn.Module]:
+        """Return the outermost modules that the network has in lists, or else the network."""
+        network = self.subject.network
+        return list(_listed(network)) or [network]
+
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Draws:
         """Draw times, noise, and the attributes to keep; then the groups that should add up.
 
@@ -196,3 +208,11 @@ class ReadingObjective(AbstractObjective[AttributeJudge]):
 
     def variants(self, draws: Draws) -> dict[str, Draws]:
         return {"validation_loss": draws}
+
+
+def _listed(module: nn.Module) -> Generator[nn.Module]:
+    for child in module.children():
+        if isinstance(module, nn.ModuleList) and not isinstance(child, nn.ModuleList):
+            yield child
+        else:
+            yield from _listed(child)

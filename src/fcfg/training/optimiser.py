@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +13,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from fcfg.support.hashing import stream_seed
 from fcfg.training.objectives import AnyObjective
 from fcfg.training.sections import Optimisation
+from fcfg.training.shards import local, placed
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def fill_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tenso
     """Load the result of :func:`optimiser_tensors`.
 
     The moments get the memory layout of their parameter, which files do not store and fused
-    optimisers require.
+    optimisers require, and its shards.
     """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
@@ -75,7 +75,7 @@ def fill_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tenso
         position, name = key.split(".", 1)
         parameter = parameters[int(position)]
         if tensor.shape == parameter.shape:
-            tensor = torch.empty_like(parameter).copy_(tensor)
+            tensor = placed(tensor, parameter)
         state.setdefault(int(position), {})[name] = tensor
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
 
@@ -86,15 +86,19 @@ class MovingAverage:
     .. math:: \bar\theta \leftarrow d_n \bar\theta + (1 - d_n)\, \theta,
         \qquad d_n = \min\bigl(d, \tfrac{1 + n}{10 + n}\bigr)
 
-    The parameters of the module must stay the same objects.
+    The parameters of both modules must stay the same objects.
+
+    Args:
+        module: Module that is trained.
+        average: Copy of it that gets the averaged weights.
+        decay: Decay :math:`d`.
     """
 
-    def __init__(self, module: nn.Module, decay: float) -> None:
-        self.module = deepcopy(module)  #: with averaged weights
-        self._decay = decay
+    def __init__(self, module: nn.Module, average: nn.Module, decay: float) -> None:
+        self.module, self._decay = average, decay
         # These are listed once, which takes longer than averaging.
-        self._current = [p.detach() for p in module.parameters()]
-        self._average = [p.detach() for p in self.module.parameters()]
+        self._current = [local(p.detach()) for p in module.parameters()]
+        self._average = [local(p.detach()) for p in average.parameters()]
 
     def update(self, step: int) -> None:
         """Add the weights after a step, from 0."""

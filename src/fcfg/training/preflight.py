@@ -41,8 +41,8 @@ def accelerator_for(run: Run) -> Accelerator:
     own_gpu()  # raises where there are more processes than GPUs
     for name in ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"):
         if os.environ.get(name, "").lower() == "true":  # one process could not write a checkpoint
-            expected, do = "data parallelism: whole weights in every process", "unset it"
-            do += ", and raise accumulate if memory runs out"
+            expected, do = "data parallelism, or shards of ours", "unset it"
+            do += ", and set run.shard=true if memory runs out"
             raise InputError(name, expected=expected, got="true", do=do)
     on_gpu = torch.cuda.is_available() and run.device == "auto"
     bf16 = run.precision == "bf16" or (run.precision == "auto" and on_gpu)
@@ -63,11 +63,15 @@ def accelerator_for(run: Run) -> Accelerator:
     # Under autocast, TF32 serves for the products that stay in float32, and torch does not warn.
     torch.backends.cuda.matmul.allow_tf32 = bf16
     patience = InitProcessGroupKwargs(timeout=timedelta(hours=2))  # one process reads all images
-    return Accelerator(mixed_precision=autocast, cpu=not on_gpu, kwargs_handlers=[patience])
+    accelerator = Accelerator(mixed_precision=autocast, cpu=not on_gpu, kwargs_handlers=[patience])
+    if run.shard and not torch.distributed.is_initialized():
+        do = "start it by torchrun, or set run.shard=false"
+        raise InputError("run.shard", expected="several processes", got="one", do=do)
+    return accelerator
 
 
 def check_batches(config: TrainingConfig, processes: int = 1) -> None:
-    """Refuse batches that processes cannot share, or that a network cannot take."""
+    """Refuse batches that processes cannot share, or a network cannot take, and wrong shards."""
     inputs = config.inputs
     for part in config.networks.values():
         key, batch = f"{part.key}.batch", part.settings.batch
@@ -91,6 +95,9 @@ def check_batches(config: TrainingConfig, processes: int = 1) -> None:
                 got=error,
                 do="change the batch, the size of the images or the network",
             ) from error
+        if config.run.shard and part.name != "judge" and not objective.blocks():
+            expected, do = "a network whose loss calls it block by block", "set run.shard=false"
+            raise InputError("run.shard", expected=expected, got=f"part {part.name}", do=do)
 
 
 def loss_on_meta(objective: AnyObjective, inputs: Inputs, rows: int) -> Tensor:

@@ -124,7 +124,8 @@ class Session:
     def inputs(self) -> Inputs:
         """What networks are made for, with the factors of the training images."""
         on_gpu, factors = self.device.type == "cuda", scales_of(self.splits["train"])
-        return replace(self.config.inputs, factors=factors, channels_last=on_gpu)
+        channels_last = on_gpu and not self.config.run.shard  # shards are rows of plain tensors
+        return replace(self.config.inputs, factors=factors, channels_last=channels_last)
 
     @cached_property
     def steps(self) -> dict[str, int]:
@@ -216,9 +217,12 @@ class Session:
     def _run(self, part: Part, objective: AnyObjective) -> None:
         """Take the steps of a network that are left."""
         around, accelerator, settings = self.around, self.around.accelerator, part.settings
-        run, inputs, objective = self.config.run, self.inputs, objective.to(self.device)
+        run, inputs = self.config.run, self.inputs
+        shards = run.shard and bool(objective.blocks())
+        if not shards:  # a network that does not fit moves to the device one shard at a time
+            objective = objective.to(self.device)
         course = Course(part.name, self.config.seed, self.steps[part.name], settings)
-        if run.compile or (run.compile is None and self.device.type == "cuda"):
+        if run.compile or (run.compile is None and self.device.type == "cuda" and not shards):
             alone = accelerator.num_processes == settings.accumulate == 1
             objective.fuse(cuda_graphs=run.cuda_graphs and alone)
         splits = self.splits if part.name == "judge" else self.encoded
@@ -233,7 +237,7 @@ class Session:
         )
         validation = self._first(splits["val"], run.validation_images, settings.batch)
         checkpoints = self.workspace.checkpoints(part.name)
-        loop = Loop(course, objective, feed, validation, checkpoints, around)
+        loop = Loop(course, objective, feed, validation, checkpoints, around, shards=shards)
         loop.resume()
         if around.is_main:
             around.log.rewind(part.name, loop.step)

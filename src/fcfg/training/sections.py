@@ -82,6 +82,7 @@ class Run(Section):
     precision: Literal["auto", "float32", "bf16"] = "auto"  #: auto: bf16 autocast on a GPU
     compile: bool | None = None  #: torch.compile; by default on a GPU
     cuda_graphs: bool = True  #: with compile, for one process on one GPU
+    shard: bool = False  #: weights of the image model in shards, one for each process
     checkpoint_steps: PositiveInt = 1000  #: largest number of steps between checkpoints
     checkpoint_minutes: PositiveFloat = 5.0  #: largest number of minutes between them
     keep: PositiveInt = 2  #: number of latest checkpoints to keep
@@ -90,6 +91,12 @@ class Run(Section):
     validation_images: PositiveInt = 1024  #: largest number of images per validation
     sheets: NonNegativeInt = 4  #: number of sheets of counterfactuals
     trackers: tuple[Tracker, ...] = ()  #: that get the numbers of the log, too
+
+    @model_validator(mode="after")
+    def _shards_are_not_compiled(self) -> Self:
+        if self.shard and self.compile:
+            raise ValueError("compile must be left out or false with shard")
+        return self
 
 
 class Promise(Section):
