@@ -79,3 +79,30 @@ def test_a_batch_without_pictures_or_with_half_of_the_attributes_is_refused(
     half = {name: column for name, column in columns.items() if name != names[0]}
     with refused("batch", names[0]):
         ask(half)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # of other people's libraries
+def test_ray_gives_the_answers_of_one_process_byte_for_byte(
+    tiny_folder: Path, columns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workers compute with one thread, as tests do."""
+    pytest.importorskip("ray.data", reason="ray is not installed: pip install 'ray[data]'")
+    for name, value in {"USAGE_STATS_ENABLED": "0", "AUTH_MODE": "disabled"}.items():
+        monkeypatch.setenv(f"RAY_{name}", value)
+    import ray
+
+    ask, rows = question(tiny_folder), range(len(columns["image"]))
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=300 * 2**20)
+    try:
+        items = [{"row": row, **{n: c[row] for n, c in columns.items()}} for row in rows]
+        data = ray.data.from_items(items, override_num_blocks=len(items))
+        found = data.map_batches(ask, batch_size=1).take_all()
+    finally:
+        ray.shutdown()
+    assert sorted(answer["row"] for answer in found) == list(rows)
+    for answer in found:
+        here = ask(part(columns, answer["row"]))
+        assert np.array_equal(answer["counterfactual"], here["counterfactual"][0])
+        for name in fcfg.load(tiny_folder).space.names:
+            assert answer[f"counterfactual_{name}"] == here[f"counterfactual_{name}"][0]
