@@ -15,8 +15,9 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Shard
 
 from fcfg.training import train
+from fcfg.training.feed import Batch
 from fcfg.training.preflight import accelerator_for
-from fcfg.training.shards import shard
+from fcfg.training.shards import local, shard
 from fcfg.training.state import Checkpoint, Checkpoints
 from refusal import refused
 from runs import log_of, tiny, tiny_file, torchrun
@@ -90,6 +91,32 @@ def test_every_weight_is_in_a_shard_and_blocks_are_gathered_one_by_one(network) 
     units = [name for name, module in objective.named_modules() if isinstance(module, FSDPModule)]
     lists = [m for m in objective.subject.network.children() if isinstance(m, nn.ModuleList)]
     assert len(units) == 1 + sum(map(len, lists)) > 3
+
+
+@pytest.mark.usefixtures("group")
+def test_weights_that_change_after_a_validation_are_gathered_again() -> None:
+    config, accelerator = tiny(), accelerator_for(tiny().run)
+    (part,) = config.model.parts
+    whole, shards = (part.new_objective(config.inputs) for _ in range(2))
+    shard(shards, accelerator)
+    weights = [local(p.detach()) for each in (whole, shards) for p in each.parameters()]
+    numbers = torch.Generator().manual_seed(0)
+    batch = Batch(
+        torch.randn(4, 3, 8, 8, generator=numbers).clamp(-1, 1),
+        torch.ones(4, 3),
+        torch.empty(4, 0),
+    )
+    seen = set[float]()
+    for _ in range(2):
+        one, other = (
+            objective.mean_losses([batch], torch.Generator().manual_seed(0))["validation_loss"]
+            for objective in (whole, shards)
+        )
+        assert one == pytest.approx(other, rel=1e-5)
+        seen.add(one)
+        for weight in weights:
+            weight.add_(0.05)
+    assert len(seen) == 2
 
 
 @pytest.mark.long

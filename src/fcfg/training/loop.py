@@ -296,7 +296,7 @@ class Loop:
         return by_steps
 
     def _write(self, on_checkpoint: Callable[[], None]) -> None:
-        """Write a checkpoint, unless the weights are not finite; the main process does."""
+        """Gather what a checkpoint holds; the main process writes it."""
         self._written = time.monotonic()
         modules: dict[str, nn.Module] = {"weights": self.objective.subject}
         if self.average is not None:
@@ -305,8 +305,11 @@ class Loop:
         for prefix, module in modules.items():
             tensors |= with_prefix(prefix, module.state_dict())
         tensors = whole_tensors(tensors, keep=self.around.is_main)
-        if not self.around.is_main:
-            return
+        if self.around.is_main:
+            self._keep(tensors, on_checkpoint)
+
+    def _keep(self, tensors: dict[str, Tensor], on_checkpoint: Callable[[], None]) -> None:
+        """Write a checkpoint, unless the weights are not finite."""
         names = (f"weights.{name}" for name, _ in self.objective.subject.named_parameters())
         if not all(bool(tensors[name].isfinite().all()) for name in names):
             raise self._diverged("nan")
