@@ -225,10 +225,10 @@ def test_a_process_trains_in_one_way_only_and_batches_divide_among_several(tmp_p
 
 
 @pytest.mark.parametrize("name", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
-def test_weights_in_shards_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint is written by one process, which has all of them."""
+def test_shards_of_accelerate_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of ``run.shard`` have checkpoints that every number of processes reads."""
     monkeypatch.setenv(name, "true")
-    refused(name, "data parallelism", "accumulate").by(accelerator_for, tiny().run)
+    refused(name, "data parallelism", "run.shard=true").by(accelerator_for, tiny().run)
 
 
 def test_a_validation_loss_is_the_mean_over_images_whatever_their_batches() -> None:
