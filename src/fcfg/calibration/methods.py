@@ -19,7 +19,7 @@ WEIGHTS = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 _FILE = Path(__file__).with_suffix(".yaml")
 _READ = read_yaml(_FILE, _FILE.name, expected="the methods", do="install fcfg again")
 _METHODS: dict[str, dict[str, Any]] = _READ["methods"]
-_USUAL = {"under": ["dpm", "ddim", "latest"], "variants": "of any", "few": "late"}
+_USUAL: dict[str, Any] = {"under": ["dpm", "ddim", "latest"], "variants": "of any", "few": "late"}
 #: Names of the methods.
 METHODS = tuple(_METHODS)
 
