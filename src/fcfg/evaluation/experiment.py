@@ -157,11 +157,6 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
         return tuple(dict.fromkeys(name for do in self.do for name in targets_of(do)))
 
 
-def draws_noise(setting: object) -> bool:
-    """Return whether a setting draws its noise instead of inferring it."""
-    return bool(getattr(setting, "drawn_noise", False))
-
-
 def parts_of(text: str) -> tuple[str, str]:
     """Return a guidance and the sampling of its own, which is "" if it has none.
 
