@@ -2,8 +2,7 @@
 
     python studies/compact.py runs/core.jsonl.gz runs/apg.jsonl.gz --out studies/results/faces.csv
 
-A JSON file of ``factorial.py`` becomes one line for each method and intervention. With
-``--claims``, ``signs.csv`` and ``claims.csv`` say where these runs agree with the paper.
+With ``--claims``, ``signs.csv`` and ``claims.csv`` say where these runs agree with the paper.
 
 The table has one line for each run, intervention and guidance, and for each number three columns:
 the value and its 95 % interval; "stays" names the attributes that should not change. Lines
@@ -80,22 +79,6 @@ def about(summary: Summary) -> dict[str, Any]:
     return {"images": summary.n} | kept | {"model": model, "data": data} | environment
 
 
-def study_lines(file: Path) -> Iterator[dict[str, str]]:
-    """Yield the lines of a study of ``factorial.py``."""
-    found = json.loads(file.read_text("utf-8"))
-    for training, part in (("shipped", found), ("seed 1", found.get("seed 1", {}))):
-        for key, cell in part.get("test", {}).items():
-            names = dict(zip(("method", "weights", "do"), key.split(" | "), strict=True))
-            numbers: dict[str, str] = {}
-            for name, value in cell.items():
-                parts = value if isinstance(value, list) else [value]
-                numbers |= {
-                    name + end: f"{number:.6g}" if isinstance(number, float) else str(number)
-                    for end, number in zip(("", " low", " high"), parts, strict=False)
-                }
-            yield {"training": training} | names | numbers
-
-
 def claim_lines(run: str, summary: Summary) -> Iterator[dict[str, str]]:
     """Yield the claims on factored guidance, and whether they hold."""
     for check in checks(summary):
@@ -151,9 +134,6 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, help="CSV file to write")
     parser.add_argument("--claims", action="store_true", help="compare with the paper, too")
     args = parser.parse_args()
-    if args.runs[0].suffix == ".json":
-        write(args.out, [line for file in args.runs for line in study_lines(file)])
-        return
     notes = args.out.parent / "runs.json"
     known = json.loads(notes.read_text("utf-8")) if notes.exists() else {}
     makers: dict[str, Maker] = {args.out.name: lines}
