@@ -121,30 +121,6 @@ def _factorial(line: Line, do: str, judge: str) -> list[str]:
     ]
 
 
-def equal_care() -> str:
-    """Return FCFG, CFG and contrast, each calibrated by the same search."""
-    heads = ["do", "rule", "anchor", "asked attribute", "others", "error of the change"]
-    heads += ["return, same noise", "fresh noise", "network evaluations"]
-    rows = [
-        [
-            *(do, name.partition(",")[0], line["method"].split()[1].replace("plain", "none")),
-            *(cell.split(" ")[0] for cell in _factorial(line, do, "B")[:2]),
-            line.shown("changed", 3),
-            *(line.plain(f"reversal, {noise} noise", 4) for noise in ("same", "fresh")),
-            line.plain("rows", 0),
-        ]
-        for do in _FACES
-        for name, line in _equal_care(do)
-    ]
-    about = stored("runs")["factorial"]
-    made = f"All calibrated; {about['images']:,} drawings, {about['device']}, {about['precision']}"
-    return (
-        f"{table(heads, rows)}\n\n{made}, {about['commit'][:12]}. "
-        "[Both judges, both trainings, with intervals](../studies/results/factorial.csv); "
-        "[the search](../studies/results/factorial-search.csv)."
-    )
-
-
 def drawn_noise() -> str:
     """Return what drawn noise changes on drawings: paired differences of two defaults."""
     kinds = {
@@ -178,21 +154,6 @@ def faces_in_brief() -> str:
     counts += f"{about['celeba-64-core']['images']} of them."
     names = ("celeba-64-fid", "celeba-64-core", name)
     return f"{table(_judged_heads(_FACES), rows)}\n\n{source('celeba', *names)}\n\n{counts}"
-
-
-def faces() -> str:
-    """Return anchored answers beside the paper's rule on test photographs."""
-    plain, returned = run("celeba", "celeba-64-fid"), run("celeba", "celeba-64-core")
-    names = ("celeba-64-anchored", "drawn-noise-celeba-64", "drawn-noise-celeba-64-at-least-real")
-    rows = [_real("celeba", names[-1], "photographs")]
-    for do in _FACES:
-        lines = [(plain[do, FCFG], returned[do, FCFG])]
-        lines += [(line, line) for line in (_last(run("celeba", name), do) for name in names)]
-        for line, back in lines:
-            returns = [back.plain(key, 3) for key in ("reversal_mae", "reversal_lpips")]
-            rows.append([*_judged(line, back)[:-3], *returns, line.plain("fid", 1)])
-    heads = [*_judged_heads(_FACES)[:-1], "FID to the factual images"]
-    return f"{table(heads, rows)}\n\n{source('celeba', 'celeba-64-fid', *names)}"
 
 
 def radiographs() -> str:
@@ -451,9 +412,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "core/celeba": lambda: core("celeba", "celeba-core"),
     "digits": digits,
     "drawn-noise": drawn_noise,
-    "equal-care": equal_care,
     "equal-strength": equal_strength,
-    "faces": faces,
     "faces-in-brief": faces_in_brief,
     "front": front,
     "front-brief": lambda: re.sub(r" ± [0-9.]+", "", front()),
