@@ -189,7 +189,8 @@ def test_what_cannot_be_called_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     refused("network").by(build_network, "monai.DiffusionModelUNet", config | {"nonsense": 1})
     refused("network").by(config_of, nn.Linear(1, 1), {})
     monkeypatch.setitem(sys.modules, "diffusers", None)
-    refused("network", "has the class UNet2DModel").by(build_network, "diffusers.UNet2DModel", {})
+    name = "diffusers.UNet2DModel"
+    refused(f"network {name}", "the extra 'diffusers'").by(build_network, name, {})
 
 
 def test_what_cannot_be_wrapped_is_refused_in_one_line() -> None:
