@@ -12,12 +12,12 @@ times, with the shifts that they got. Otherwise it is that of the training.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any
 
 from fcfg.diffusion.table import OF_FLOWS, OF_NOISES, Parameterisation, Table, flow_levels
-from fcfg.support.errors import InputError, check_among
+from fcfg.support.errors import InputError, quoted
 
 _PREDICTED: Mapping[str, Parameterisation] = {
     "epsilon": "noise",
@@ -44,14 +44,7 @@ def read_scheduler(scheduler: Any) -> Table:
             got="neither",
             do="schedulers of EDM, of consistency models and with growing variance are not read",
         )
-    predicted = _predicted(scheduler, name)
-    if predicted not in OF_NOISES:
-        raise InputError(
-            f"scheduler {name}, prediction_type",
-            expected="flow_prediction only with use_flow_sigmas",
-            got="alphas_cumprod of noises",
-            do="load it with use_flow_sigmas=True",
-        )
+    predicted = _predicted(scheduler, name, "epsilon", OF_NOISES)
     numbers = [float(alpha) for alpha in alphas]
     silent = setting(scheduler, "rescale_betas_zero_snr", False) or min(numbers) <= 0
     if predicted == "noise" and silent:
@@ -100,26 +93,28 @@ def _refuse_clipping(scheduler: Any, name: str) -> None:
             )
 
 
-def _predicted(scheduler: Any, name: str) -> Parameterisation:
-    given = str(setting(scheduler, "prediction_type", "epsilon"))
-    check_among(f"scheduler {name}, prediction_type", given, _PREDICTED)
-    return _PREDICTED[given]
+def _predicted(
+    scheduler: Any, name: str, usual: str, known: Sequence[Parameterisation]
+) -> Parameterisation:
+    """Return what a network predicts; refuse what none can on a table of this kind."""
+    given = str(setting(scheduler, "prediction_type", usual))
+    legal = {word: kind for word, kind in _PREDICTED.items() if kind in known}
+    if given not in legal:
+        raise InputError(
+            f"scheduler {name}, prediction_type",
+            expected=f"one of {quoted(legal)}",
+            got=repr(given),
+            do="correct it; flow_prediction is for sigmas of a flow, as of use_flow_sigmas=True",
+        )
+    return legal[given]
 
 
 def _flow(scheduler: Any, name: str) -> Table:
     """Return the table of a flow: that of its timesteps if they are set, or of the training."""
     is_monai = name.startswith("RFlow")  # whose velocity leads from noise to image
-    predicted = "reversed-flow"
+    predicted: Parameterisation = "reversed-flow"
     if not is_monai:
-        given = setting(scheduler, "prediction_type")
-        predicted = "flow" if given is None else _predicted(scheduler, name)
-    if predicted not in OF_FLOWS:
-        raise InputError(
-            f"scheduler {name}, prediction_type",
-            expected="flow_prediction, or sample, with sigmas of a flow",
-            got=repr(setting(scheduler, "prediction_type")),
-            do="correct it: a velocity or a noise means something else on a flow",
-        )
+        predicted = _predicted(scheduler, name, "flow_prediction", OF_FLOWS)
     total = int(setting(scheduler, "num_train_timesteps", 1000))
     if getattr(scheduler, "num_inference_steps", None) is not None:
         times = scheduler.timesteps.tolist()  # integers or floats, as it calls its networks

@@ -61,21 +61,14 @@ class Table:
                 got=f"{sorted(counts)} numbers, the noise {_ends(self.noise)}",
                 do="leave out times that are the same",
             )
-        if not self.is_flow and not _all_one(
-            s**2 + n**2 for s, n in zip(self.signal, self.noise, strict=True)
-        ):
+        squares = (s**2 + n**2 for s, n in zip(self.signal, self.noise, strict=True))
+        if not self.is_flow and (min(self.signal) <= 0 or not _all_one(squares)):
             raise InputError(
                 "noise schedule",
-                expected="signal and noise whose sum is 1 (a flow), or that of their squares",
+                expected="signal and noise whose sum is 1 (a flow), or that of their squares, "
+                "where the signal is above 0",
                 got=f"the signal {_ends(self.signal)} and the noise {_ends(self.noise)}",
-                do="schedules whose variance grows are not supported",
-            )
-        if not self.is_flow and min(self.signal) <= 0:
-            raise InputError(
-                "noise schedule",
-                expected="a signal above 0 at all times, except of flows",
-                got="a signal of 0 (zero terminal SNR)",
-                do="predictions of noise say nothing about an image there",
+                do="a variance that grows and a zero terminal SNR are not supported",
             )
         check_parameterisation(self.parameterisation, is_flow=self.is_flow)
 
