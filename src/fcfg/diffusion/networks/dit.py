@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from fcfg.diffusion.networks.unet import Channels, repeat_for_conditions, time_embedding
+from fcfg.diffusion.networks.unet import Channels, repeat_for_conditions, time_embedding, zeroed
 
 _TIME = 256  # numbers that embed the time
 _WIDER = 4  # factor of the width inside a block
@@ -72,8 +72,8 @@ class DiT(nn.Module):
         self.blocks = nn.ModuleList(
             Block(width, width // config.head_channels) for _ in range(config.depth)
         )
-        self.modulation = _zero(nn.Linear(width, 2 * width))
-        self.head = _zero(nn.Linear(width, pixels))
+        self.modulation = zeroed(nn.Linear(width, 2 * width))
+        self.head = zeroed(nn.Linear(width, pixels))
 
     def forward(
         self,
@@ -107,7 +107,7 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.modulation = _zero(nn.Linear(width, 6 * width))
+        self.modulation = zeroed(nn.Linear(width, 6 * width))
         self.queries = nn.Linear(width, 3 * width)
         self.attended = nn.Linear(width, width)
         self.perceptron = nn.Sequential(
@@ -138,9 +138,3 @@ def positions(
 
 def _modulated(h: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return functional.layer_norm(h, h.shape[-1:]) * (1 + scale) + shift
-
-
-def _zero(layer: nn.Linear) -> nn.Linear:
-    nn.init.zeros_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    return layer

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, ClassVar, Self, cast
+from typing import Annotated, ClassVar, Self, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Num, Shaped
@@ -27,6 +27,7 @@ from fcfg.diffusion.networks.group_norm import GroupNorm
 
 Channels = Annotated[int, Field(ge=1, le=2**14)]
 Multiplier = Annotated[int, Field(ge=1, le=64)]
+Layer = TypeVar("Layer", nn.Conv2d, nn.Linear)
 
 
 def _heads(width: int, head_channels: int) -> int:
@@ -161,7 +162,7 @@ class UNet(nn.Module):
                 self.up.append(_Upsample(width))
 
         self.head = nn.Sequential(
-            norm(width), nn.SiLU(), _zero(nn.Conv2d(width, pixels, 3, padding=1))
+            norm(width), nn.SiLU(), zeroed(nn.Conv2d(width, pixels, 3, padding=1))
         )
         self.to(memory_format=self.memory_format)  # pyright: ignore[reportCallIssue] # torch's overloads omit it
 
@@ -287,7 +288,7 @@ class _ResidualBlock(nn.Module):
         self.modulation = None if modulation is None else modulation(out)
         self.norm = norm(out)
         self.second = nn.Sequential(
-            nn.SiLU(), nn.Dropout(dropout), _zero(nn.Conv2d(out, out, 3, padding=1))
+            nn.SiLU(), nn.Dropout(dropout), zeroed(nn.Conv2d(out, out, 3, padding=1))
         )
         self.skip = nn.Identity() if width == out else nn.Conv2d(width, out, 1)
 
@@ -308,7 +309,7 @@ class _Attention(nn.Module):
         self.heads = _heads(width, head_channels)
         self.norm = norm(width)
         self.qkv = nn.Conv2d(width, 3 * width, 1)
-        self.out = _zero(nn.Conv2d(width, width, 1))
+        self.out = zeroed(nn.Conv2d(width, width, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[-2:]
@@ -334,8 +335,8 @@ def norm(width: int) -> GroupNorm:
     return GroupNorm(_groups(width), width)
 
 
-def _zero(convolution: nn.Conv2d) -> nn.Conv2d:
-    """Initialise a convolution with zeros, so that a new block is the identity."""
-    nn.init.zeros_(convolution.weight)
-    nn.init.zeros_(cast(Tensor, convolution.bias))
-    return convolution
+def zeroed(layer: Layer) -> Layer:
+    """Initialise a layer with zeros, so that a new block is the identity."""
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(cast(Tensor, layer.bias))
+    return layer
