@@ -32,7 +32,7 @@ def kernel_distance(features: ArrayLike, others: ArrayLike) -> float:
     """Unbiased squared maximum mean discrepancy under a cubic kernel.
 
     >>> kernel_distance([[0.0], [2.0]], [[1.0], [1.0]])
-    -7.0
+    -19.0
     """
     x, y = check_features(features, others)
     own = sum(_apart(_kernel(some, some)) for some in (x, y))
