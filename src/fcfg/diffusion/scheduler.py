@@ -30,9 +30,8 @@ _LEAST = 2.0**-24  # in place of an alpha of 0, as in the multistep schedulers o
 
 def read_scheduler(scheduler: Any) -> Table:
     """Return the table of noise levels of a scheduler of diffusers or MONAI."""
-    check_not_distilled(scheduler)
     name = type(scheduler).__name__
-    _refuse_clipping(scheduler, name)
+    _check(scheduler, name)
     named = name.startswith(("FlowMatch", "RFlow"))
     if named or setting(scheduler, "use_flow_sigmas", False):
         return _flow(scheduler, name)
@@ -62,18 +61,6 @@ def read_scheduler(scheduler: Any) -> Table:
     return Table(signal, noise, tuple(called), predicted)
 
 
-def check_not_distilled(scheduler: object) -> None:
-    """Refuse the schedulers of distilled models, which have no null condition to guide from."""
-    name = type(scheduler).__name__
-    if any(kind in name.upper() for kind in ("LCM", "TCD")):
-        raise InputError(
-            f"scheduler {name}",
-            expected="that of a model with a null condition",
-            got="one for distilled models",
-            do="load the model that was distilled, with its own scheduler",
-        )
-
-
 def setting(scheduler: Any, name: str, default: Any = None) -> Any:
     """Return a setting: of the config of diffusers, or an attribute in MONAI."""
     config = getattr(scheduler, "config", None)
@@ -82,7 +69,15 @@ def setting(scheduler: Any, name: str, default: Any = None) -> Any:
     return getattr(scheduler, name, default)
 
 
-def _refuse_clipping(scheduler: Any, name: str) -> None:
+def _check(scheduler: Any, name: str) -> None:
+    """Refuse what no table can say, and distilled models, which have no null to guide from."""
+    if any(kind in name.upper() for kind in ("LCM", "TCD")):
+        raise InputError(
+            f"scheduler {name}",
+            expected="that of a model with a null condition",
+            got="one for distilled models",
+            do="load the model that was distilled, with its own scheduler",
+        )
     for option in ("clip_sample", "thresholding", "invert_sigmas"):
         if setting(scheduler, option, False):
             raise InputError(
