@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from fcfg.pipeline.modules import CodecConfig
 from fcfg.support.config_files import validate
@@ -115,17 +115,6 @@ class Transformer(Section):
         return {"gradient_checkpointing": self.gradient_checkpointing}
 
 
-def _kind_of(network: object) -> object:
-    given = network.get("kind", "unet") if isinstance(network, Mapping) else network
-    return getattr(given, "kind", given)
-
-
-AnyNetwork: TypeAlias = Annotated[
-    Annotated[Network, Tag("unet")] | Annotated[Transformer, Tag("dit")],
-    Discriminator(_kind_of),
-]
-
-
 class DenoisingTraining(ModelTraining):
     """Training of a denoiser."""
 
@@ -183,9 +172,14 @@ class DiffusionTraining(LatentTraining):
     terms: ClassVar = {"p_null", "p_group", "independence"}
 
     kind: Literal["diffusion"] = "diffusion"
-    network: AnyNetwork = Network()
+    network: Network | Transformer = Field(default=Network(), discriminator="kind")
     p_group: float = Field(default=0.0, ge=0, le=1)  #: and each attribute; not in the paper
     independence: float = Field(default=0.0, ge=0)  #: weight of groups adding up; from CoInD
+
+    @field_validator("network", mode="before")
+    @classmethod
+    def _is_a_unet_by_default(cls, network: object) -> object:
+        return {"kind": "unet", **network} if isinstance(network, Mapping) else network
 
     def shape(self, inputs: Inputs) -> OwnConfig:
         if self.independence and len(inputs.space) == 1:
