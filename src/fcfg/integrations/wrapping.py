@@ -66,8 +66,7 @@ def wrap(
     if source is not None and {"source", *source} - {"revision", "subfolder"} != {"source"}:
         expected, do = "'source', maybe 'revision' and 'subfolder'", "write source={'source': ...}"
         raise InputError("source", expected=expected, got=short(source), do=do)
-    is_schedule = isinstance(scheduler, NoiseSchedule)
-    schedule = scheduler if is_schedule else NoiseSchedule.of(scheduler)
+    schedule = scheduler if isinstance(scheduler, NoiseSchedule) else NoiseSchedule.of(scheduler)
     if config is not None:
         check_config(network, config)
     check_labels(network, conditioner.labels)

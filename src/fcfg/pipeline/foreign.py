@@ -39,10 +39,8 @@ class ForeignPipelineConfig(DenoiserConfig[Denoiser]):
     @classmethod
     def networks(cls, image_model: Denoiser) -> dict[str, nn.Module]:
         network = _network_of(image_model)
-        parts: dict[str, nn.Module] = {"conditioner": network.conditioner}
-        if network.source is None:
-            parts["network"] = network.network
-        parts |= stored_codec(image_model.codec)
+        own = {"network": network.network} if network.source is None else {}
+        parts = {"conditioner": network.conditioner, **own, **stored_codec(image_model.codec)}
         return {name: part for name, part in parts.items() if part.state_dict()}
 
     def build(self, space: AttributeSpace, network: nn.Module | None) -> Denoiser:
