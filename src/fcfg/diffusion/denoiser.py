@@ -308,12 +308,10 @@ class Denoiser(nn.Module):
 
         The groups are those of :meth:`draw_groups`; what the corruption drops does not matter.
         """
-        signal, noise = self._levels(corruption.t, images)
-        x_t = signal * images + noise * corruption.noise
         a, b = groups.unbind(dim=1)
         c = self._embedded(values)
         conditions = [self.embedder.masked(c, keep) for keep in (a | b, a, b, torch.zeros_like(a))]
-        outputs = self.output(x_t, corruption.t, torch.cat(conditions))
+        outputs, _ = self._output_and_target(images, torch.cat(conditions), corruption)
         joint, first, second, null = outputs.chunk(4)
         return (joint - first - second + null).square().mean()
 
