@@ -93,7 +93,7 @@ def _predicted(
 ) -> Parameterisation:
     """Return what a network predicts; refuse what none can on a table of this kind."""
     given = str(setting(scheduler, "prediction_type", usual))
-    legal = {word: kind for word, kind in _PREDICTED.items() if kind in known}
+    legal: dict[str, Parameterisation] = {n: k for n, k in _PREDICTED.items() if k in known}
     if given not in legal:
         raise InputError(
             f"scheduler {name}, prediction_type",
