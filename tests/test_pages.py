@@ -88,16 +88,7 @@ def test_a_run_becomes_lines_of_its_estimates(tmp_path: Path, monkeypatch) -> No
     assert {line["global"] for line in claims} == {CFG}
 
 
-def test_studies_become_lines_with_intervals(tmp_path: Path, monkeypatch) -> None:
-    cell = {"guidance": "cfg:1.5", "rows": 60.0, "mae": [0.2, 0.1, 0.3]}
-    study = tmp_path / "factorial.json"
-    study.write_text(json.dumps({"test": {"CFG drawn | calibrated | male": cell}}))
-    out = tmp_path / "factorial.csv"
-    monkeypatch.setattr("sys.argv", ["compact", str(study), "--out", str(out)])
-    compact.main()
-    (line,) = map(Line, csv.DictReader(out.read_text("utf-8").splitlines()))
-    assert (line["method"], line["do"], line["rows"]) == ("CFG drawn", "male", "60")
-    assert line.shown("mae", 1) == "0.2 ± 0.1"
+def test_numbers_become_columns_with_intervals() -> None:
     assert compact.columns("FID", 12.3456789) == {"FID": "12.3457"}
     assert compact.columns("FID", None) == {}
     estimate = mean([1.0, 2.0, 3.0, 4.0], Bootstrap(4, resamples=100))
