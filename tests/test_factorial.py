@@ -303,18 +303,16 @@ def test_a_model_without_methods_says_how_to_compare_them(kept: Path, capsys) ->
 
 def test_one_judge_calibrates_and_another_reads(kept: Path, capsys) -> None:
     words = "evaluate model factorial --images 8 --device cpu --batch-size 64 --out"
-    for judge, who in (([], "the same judge"), (["--judge", "other"], "another judge (")):
-        out = typed(capsys, words, f"run{len(judge)}", *judge).out
-        assert "answers as clear as the truth" in out
-        assert "CFG 1.5, calibrated" in out
-        folder = kept / f"run{len(judge)}"
-        header, page = read_results(folder).header, folder / "report/report.html"
-        text = page.read_text()
-        assert f"with the judge {header['calibrated_by']}; {who}" in text
-        assert "Error at the same strength" in text
-        assert (page.parent / "frontiers.csv").exists()
-        assert (page.parent / "figures/frontiers-smiling.svg").exists()
-    typed(capsys, words, "run0")  # a finished run is shown again
+    out = typed(capsys, words, "run", "--judge", "other").out
+    assert "answers as clear as the truth" in out
+    assert "CFG 1.5, calibrated" in out
+    header, page = read_results(kept / "run").header, kept / "run/report/report.html"
+    text = page.read_text()
+    assert f"with the judge {header['calibrated_by']}; another judge (" in text
+    assert "Error at the same strength" in text
+    assert (page.parent / "frontiers.csv").exists()
+    assert (page.parent / "figures/frontiers-smiling.svg").exists()
+    typed(capsys, words, "run", "--judge", "other")  # a finished run is shown again
 
 
 def test_strength_against_real_images_is_read_where_the_truth_is_not_known(tmp_path: Path) -> None:

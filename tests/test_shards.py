@@ -56,7 +56,7 @@ def close(one: Checkpoint, other: Checkpoint) -> None:
 
 
 @pytest.mark.usefixtures("group")
-@pytest.mark.parametrize("model", [{}, OTHERWISE])
+@pytest.mark.parametrize("model", [{}, pytest.param(OTHERWISE, marks=pytest.mark.long)])
 def test_a_single_shard_is_the_whole_and_a_restart_changes_no_bit(
     model: dict[str, Any], tmp_path: Path
 ) -> None:
