@@ -107,9 +107,10 @@ PAGES = sorted(
 )
 
 
-def test_the_code_of_every_page_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("half", [0, 1])
+def test_the_code_of_every_page_runs_and_prints_what_it_says(half: int, tmp_path: Path) -> None:
     """In processes of their own: a reader has no type checker at run time."""
-    pages = [page for page in PAGES if blocks(page, "python") and page not in ELSEWHERE]
+    pages = [page for page in PAGES if blocks(page, "python") and page not in ELSEWHERE][half::2]
     folders = {page: tmp_path / Path(page).stem for page in pages}
     for page, folder in folders.items():
         folder.mkdir()
@@ -118,11 +119,12 @@ def test_the_code_of_every_page_runs_and_prints_what_it_says(tmp_path: Path) -> 
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     out = {page: (folder / "out.txt").read_text() for page, folder in folders.items()}
-    for page in ("docs/tour.md", "docs/metrics.md"):
+    for page in {"docs/tour.md", "docs/metrics.md"} & set(pages):
         assert out[page] == blocks(page, "text")[0]
-    assert "['black', 'black', 'black', 'black']" in out["docs/howto.md"]
-    assert "100%" in out["docs/howto.md"]
-    assert len(list(folders["docs/howto.md"].glob("*.png"))) == 3
+    if "docs/howto.md" in pages:
+        assert "['black', 'black', 'black', 'black']" in out["docs/howto.md"]
+        assert "100%" in out["docs/howto.md"]
+        assert len(list(folders["docs/howto.md"].glob("*.png"))) == 3
 
 
 def test_the_readme_is_short_and_opens_with_a_picture_and_the_code_of_the_front_page() -> None:
