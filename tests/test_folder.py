@@ -103,7 +103,9 @@ def test_the_cache_lies_where_it_is_wanted_or_can_be_written(tmp_path: Path, mon
     refused("data, cache", "can be written").by(cache_folder, data, blocked / ".fcfg-cache")
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows knows the home of every user")
+@pytest.mark.skipif(
+    not hasattr(os, "getuid"), reason="Windows finds a home without HOME, so nobody is without one"
+)
 @pytest.mark.promise("A clock that goes back, a missing home and closed streams change no answer")
 def test_a_user_without_a_home_needs_none(tmp_path: Path, monkeypatch) -> None:
     """As in a container that runs by a number."""

@@ -64,7 +64,9 @@ def test_a_refusal_is_one_line_of_print_however_long_and_odd_its_cause() -> None
         assert r"a b\x1b[2J\u202e\ud800" in str(error)
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no limit of time on Windows")
+@pytest.mark.skipif(
+    not hasattr(signal, "SIGALRM"), reason="the limit of time is SIGALRM, which Windows lacks"
+)
 def test_the_law_is_broken_by_errors_by_lines_and_by_time(meet: Meet) -> None:
     def refuse(text: str) -> None:
         raise InputError(text, expected="a", got="b", do="c")
@@ -93,7 +95,9 @@ READ_ONLY = {
 }
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc, where root cannot write")
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="only /proc takes no file from root, and it is missing"
+)
 @pytest.mark.parametrize("command", READ_ONLY)
 @pytest.mark.promise("A folder that takes no file is refused in one line")
 def test_a_folder_that_takes_no_file_is_refused(command: str, meet: Meet, capsys) -> None:

@@ -52,7 +52,10 @@ def test_only_the_last_and_the_best_are_kept_and_the_newest_stays_whole(tmp_path
     assert [path.name for path in folder.iterdir()] == [checkpoints.path(3).name]
 
 
-@pytest.mark.skipif(sys.modules.get("fcntl", 1) is None, reason="locks were taken away")
+@pytest.mark.skipif(
+    sys.modules.get("fcntl", 1) is None,
+    reason="--bare took fcntl away, so the system frees no lock of a dead process",
+)
 @pytest.mark.promise("Only one process writes to a folder")
 def test_one_writer_at_a_time_and_a_dead_one_does_not_count(tmp_path: Path) -> None:
     code = (

@@ -8,7 +8,7 @@ from fcfg.metrics.effectiveness import (
     mean_absolute_error,
 )
 from fcfg.metrics.frechet import Inception, find_inception, frechet_distance
-from fcfg.metrics.intervals import Bootstrap, Estimate, holm, mean, ratio, share
+from fcfg.metrics.intervals import Bootstrap, Estimate, holm, mean, ratio
 from fcfg.metrics.kernel import kernel_distance
 from fcfg.metrics.lpips import LPIPS, find_lpips
 from fcfg.metrics.minimality import fifths, minimality
@@ -45,7 +45,6 @@ __all__ = [
     "mean_absolute_error",
     "minimality",
     "ratio",
-    "share",
     "signed_shift",
     "stroke_intensity",
     "stroke_thickness",

@@ -192,20 +192,6 @@ def mean(values: ArrayLike, bootstrap: Bootstrap) -> Estimate:
     return Estimate(float(column.sum() / bootstrap.n), replicates, bootstrap.n)
 
 
-def share(holds: ArrayLike, bootstrap: Bootstrap) -> Estimate:
-    """The share of images of which something holds; Wilson's interval if it is all or none.
-
-    >>> found = share([True] * 16, Bootstrap(16))
-    >>> found.value, round(found.low, 3), found.high
-    (1.0, 0.806, 1.0)
-    """
-    column = check_column("holds", holds, bootstrap)
-    if not np.isin(column, (0, 1)).all():
-        do = "compare the numbers with a limit first"
-        raise InputError("holds", expected="truth values", got="other numbers", do=do)
-    return mean(column, bootstrap).off_ceiling(int(bootstrap.owners.max()) + 1)
-
-
 def wilson(share: float, n: int) -> tuple[float, float]:
     r"""The ends of Wilson's 95 % interval of a share :math:`p` of n trials.
 

@@ -179,7 +179,10 @@ class ModelTraining(NetworkTraining, ABC):
         return weights(self.parts[0].name)
 
     def later_objective(self, part: str, ground: Ground) -> AnyObjective:
-        """Return the loss of a part after the first; kinds with several parts override this."""
+        """Return the loss of a part after the first; kinds with several parts override this.
+
+        Only the author of such a kind can see the error: no configuration leads to it.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no loss for its part '{part}'")
 
     def finished(self, network: Any) -> nn.Module:
